@@ -1,0 +1,52 @@
+"""What can be done to a pod, and what came of it. Values; the ports perform them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoscaler.core.model import ContainerKind, PodRef, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResize:
+    """The fields of one container that change, and only those: an absent amount stays as it is."""
+
+    name: str
+    kind: ContainerKind
+    change: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """One patch to `pods/resize`, for one incarnation (uid) of one pod at one generation of its spec."""
+
+    pod: PodRef
+    uid: str
+    generation: int
+    containers: tuple[ContainerResize, ...]
+
+
+class OutcomeKind(StrEnum):
+    """What came of an action."""
+
+    ACCEPTED = "Accepted"  # stored by the server; the kubelet's answer is yet to come
+    REPORTED = "Reported"  # dry run: nothing was sent
+    ALTERED = "Altered"  # stored, but admission made something else of it
+    SUPERSEDED = "Superseded"  # the pod changed since the decision: nothing was sent
+    CONFLICT = "Conflict"  # 409: someone wrote in between
+    GONE = "Gone"  # 404, or the name belongs to another uid now
+    REFUSED = "Refused"  # the server says no: admission, validation, quota
+    FORBIDDEN = "Forbidden"  # a permission is missing
+    THROTTLED = "Throttled"  # 429
+    UNKNOWN = "Unknown"  # no answer: it may or may not have happened
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to one action. `cause` is the server's machine-readable cause, if it gave one."""
+
+    kind: OutcomeKind
+    detail: str = ""
+    cause: str = ""
+    retry_after_s: float | None = None

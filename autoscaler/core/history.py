@@ -1,0 +1,141 @@
+"""What has been measured, folded into each recommender's state. Pure: samples in, a new history out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import EMPTY, Grid, Recommender, Samples
+
+
+class ContainerRef(NamedTuple):
+    """A container by name. A new pod of the same name goes on with the history of the old one."""
+
+    namespace: str
+    pod: str
+    container: str
+
+    @property
+    def pod_ref(self) -> PodRef:
+        return PodRef(self.namespace, self.pod)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """One container's past under one policy. Instants are unix seconds on the grid.
+
+    `folded_until`: end of the newest block in `state`. `newest_at`: end of the newest sample. `failure`: what fold
+    raised, if it did; the state is then of no use.
+    """
+
+    state: Any
+    recent: Samples
+    folded_until: int
+    first_at: int
+    newest_at: int
+    failure: str = ""
+
+    @property
+    def open(self) -> Samples:
+        """The samples that no fold has seen yet."""
+        return self.recent.after(self.folded_until)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Why there is no history: one of the quality reasons."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The newest that is known of usage. Immutable; a new one is published after each measurement.
+
+    `measured_at` is when the newest successful measurement was made (None: never). `default` says why a container that
+    is not in `histories` has none.
+    """
+
+    measured_at: datetime | None = None
+    histories: Mapping[ContainerRef, History | Gap] = MappingProxyType({})
+    default: Gap = Gap(Reason.NO_DATA, "no samples in Prometheus")
+    problems: tuple[Problem, ...] = ()
+
+    def of(self, container: ContainerRef) -> History | Gap:
+        return self.histories.get(container, self.default)
+
+
+def advance(
+    history: History | None, samples: Samples, recommender: Recommender[Any], grid: Grid, *, sample_s: int
+) -> History | None:
+    """Fold samples that are newer than the history. None as long as there has been no sample at all.
+
+    `sample_s` is the resolution of `samples`: the grid's block (back-fill of the far past) or its step. Blocks are
+    aligned to the epoch, and the one that is still running stays open. What is not newer than the history is ignored,
+    so folding in pieces, twice, or at once gives the same.
+    """
+    if history is not None:
+        samples = samples.after(history.newest_at)
+    samples = _finite(samples)
+    if not len(samples):
+        return history
+    if history is None:
+        start = _start(recommender)
+        history = History(start[0], EMPTY, 0, int(samples.end_at[0]), 0, failure=start[1])
+    newest = int(samples.end_at[-1])
+    pending = history.open + samples
+    closed_until = newest - newest % grid.block
+    cut = int(np.searchsorted(pending.end_at, closed_until, side="right"))
+    state, failure = history.state, history.failure
+    if cut and not failure:
+        try:
+            state = recommender.fold(state, blocks(pending[:cut], grid.block), grid.block)
+        except Exception as error:  # a plug-in may raise anything: it costs its own containers, nobody else's
+            failure = f"{type(error).__name__}: {error}"
+    recent = history.recent + samples if sample_s == grid.step else history.recent
+    recent = recent.after(max(newest - grid.fine, 0)) if len(recent) else pending[cut:]
+    return replace(
+        history,
+        state=state,
+        recent=recent,
+        folded_until=max(history.folded_until, closed_until),
+        newest_at=newest,
+        failure=failure,
+    )
+
+
+def _start(recommender: Recommender[Any]) -> tuple[Any, str]:
+    try:
+        return recommender.start(), ""
+    except Exception as error:  # as above
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _finite(samples: Samples) -> Samples:
+    keep = np.isfinite(samples.cpu) | np.isfinite(samples.memory)
+    return samples if keep.all() else Samples(samples.end_at[keep], samples.cpu[keep], samples.memory[keep])
+
+
+def blocks(samples: Samples, block_s: int) -> Samples:
+    """Reduce samples to blocks of `block_s` seconds: CPU at the end of the block, memory the maximum in it.
+
+    The CPU rate at a block's end is the mean over the rate window before it, so nothing is lost by taking it alone;
+    it is missing if that sample is. `blocks(blocks(x)) == blocks(x)`.
+    """
+    if not len(samples):
+        return samples
+    end_at = -(-samples.end_at // block_s) * block_s
+    first = np.flatnonzero(np.diff(end_at, prepend=end_at[0] - 1))
+    if len(first) == len(samples) and (end_at == samples.end_at).all():
+        return samples
+    last = np.append(first[1:], len(samples)) - 1
+    cpu = np.where(samples.end_at[last] == end_at[last], samples.cpu[last], np.float32(np.nan))
+    return Samples(end_at[first], cpu.astype(np.float32), np.fmax.reduceat(samples.memory, first))

@@ -1,0 +1,202 @@
+"""What is known about the cluster at one moment, in Kubernetes' own words. Frozen values, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from autoscaler.core.units import Bytes, Millicores, format_cpu, format_memory
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class Resource(StrEnum):
+    """The two resources that a running pod can change (KEP-1287)."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+
+    def format(self, amount: int) -> str:
+        """Canonical quantity of an amount in this resource's base unit: millicores or bytes."""
+        return format_cpu(Millicores(amount)) if self is Resource.CPU else format_memory(Bytes(amount))
+
+
+class QoSClass(StrEnum):
+    """`status.qosClass`."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class ContainerKind(StrEnum):
+    """Where a container stands in the pod. A sidecar is an init container with restartPolicy Always."""
+
+    CONTAINER = "Container"
+    SIDECAR = "Sidecar"
+    INIT = "Init"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceList:
+    """Amounts by resource; None where the field is absent (which is not zero)."""
+
+    cpu: Millicores | None = None
+    memory: Bytes | None = None
+
+    def get(self, resource: Resource) -> int | None:
+        """The amount in the resource's base unit: millicores or bytes."""
+        return self.cpu if resource is Resource.CPU else self.memory
+
+    def with_amount(self, resource: Resource, amount: int | None) -> ResourceList:
+        """The same list with one amount replaced."""
+        if resource is Resource.CPU:
+            return replace(self, cpu=None if amount is None else Millicores(amount))
+        return replace(self, memory=None if amount is None else Bytes(amount))
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """`resources` of a container: what it is promised and what it may use at most."""
+
+    requests: ResourceList = ResourceList()
+    limits: ResourceList = ResourceList()
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """`lastState.terminated` of a container."""
+
+    reason: str
+    exit_code: int
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a pod: desired (spec), set aside (allocated) and in force (actual).
+
+    `allocated` and `actual` are None where the kubelet does not report them.
+    """
+
+    name: str
+    kind: ContainerKind = ContainerKind.CONTAINER
+    spec: Resources = Resources()
+    allocated: ResourceList | None = None
+    actual: Resources | None = None
+    restart_on: frozenset[Resource] = frozenset()
+    running: bool = False
+    ended: bool = False
+    restart_count: int = 0
+    started_at: datetime | None = None
+    last_terminated: Termination | None = None
+
+    @property
+    def in_force(self) -> Resources:
+        """The size that the node enforces now, as far as known; the spec is only what is wanted."""
+        if self.actual is not None:
+            return self.actual
+        if self.allocated is not None:
+            return Resources(self.allocated, self.spec.limits)
+        return self.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An entry of `status.conditions`."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A `managedFields` entry with subresource `resize`: who asked for a size, and when (1 s resolution)."""
+
+    manager: str
+    at: datetime
+
+
+class PodRef(NamedTuple):
+    """A pod by name. Names return with another uid: compare uids before acting."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, as far as sizing needs it. `containers` holds init containers first, as the spec orders them."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = ""
+    labels: Mapping[str, str] = field(default=_EMPTY, hash=False)
+    workload: str | None = None  # "Kind/name" of the topmost controller
+    node: str | None = None
+    phase: str = "Running"
+    deleting: bool = False
+    static: bool = False
+    qos_class: QoSClass = QoSClass.BURSTABLE
+    priority: int = 0
+    generation: int = 1
+    observed_generation: int = 0  # 0: the kubelet does not report it (before 1.34)
+    conditions: tuple[Condition, ...] = ()
+    containers: tuple[Container, ...] = ()
+    pod_level: Resources | None = None
+    overhead: ResourceList = ResourceList()
+    asks: tuple[Ask, ...] = ()
+
+    @property
+    def ref(self) -> PodRef:
+        return PodRef(self.namespace, self.name)
+
+    @property
+    def newest_ask(self) -> Ask | None:
+        """The last time that anyone asked for another size, read from `managedFields`; None if nobody has."""
+        return max(self.asks, key=lambda ask: ask.at, default=None)
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type if its status is True: a False one counts as absent."""
+        return next((c for c in self.conditions if c.type == kind and c.status == "True"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: what its pods can be given in all, and what it is able to do."""
+
+    name: str
+    allocatable: ResourceList
+    ready: bool = True
+    os: str = "linux"
+    declared_features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC."""
+
+    taken_at: datetime
+    pods: Mapping[PodRef, Pod]
+    nodes: Mapping[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that went wrong and belongs to no single pod: a source, a reason word, and what to do."""
+
+    source: str
+    reason: str
+    detail: str

@@ -1,0 +1,74 @@
+"""What was decided: one decision for each selected pod, each with its reason and its trail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from autoscaler.core.actions import Resize
+from autoscaler.core.model import Container, Pod, Problem, Resources
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Step
+
+
+class PredictedOutcome(StrEnum):
+    """What the kubelet (or the API server before it) is expected to answer."""
+
+    IN_PLACE = "InPlace"
+    RESTART = "Restart"
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A predicted outcome and the arithmetic behind it."""
+
+    outcome: PredictedOutcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One container, what is proposed for it (its spec, where nothing is), and the steps that led there."""
+
+    container: Container
+    proposed: Resources
+    trail: tuple[Step, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.proposed != self.container.spec
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do about one pod. `action` None: nothing, and `reason` says why.
+
+    `due_at`: when this should be looked at again even if nothing changes. `proposals` covers all containers of the pod
+    in the order of its spec, whether or not anything is done.
+    """
+
+    pod: Pod
+    policy: str | None
+    reason: Reason
+    detail: str
+    proposals: tuple[Proposal, ...]
+    action: Resize | None = None
+    prediction: Prediction = Prediction(PredictedOutcome.UNKNOWN)
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer of one turn. `next_deadline` is the earliest `due_at`."""
+
+    taken_at: datetime
+    decisions: tuple[Decision, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def next_deadline(self) -> datetime | None:
+        return min((d.due_at for d in self.decisions if d.due_at is not None), default=None)

@@ -1,0 +1,138 @@
+"""A policy as the core sees it: validated, in units, with its recommender built. policyfile.py makes these from YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, Generic, TypeVar
+
+from autoscaler.core.model import Container, Pod, Resource, ResourceList
+from autoscaler.core.recommender import Grid, Recommender
+
+T = TypeVar("T")
+
+
+class Mode(StrEnum):
+    """How far a policy may go."""
+
+    OFF = "Off"
+    RECOMMEND = "Recommend"
+    RESIZE = "Resize"
+
+
+class LimitMode(StrEnum):
+    """What happens to a limit when its request moves. The QoS class comes first in every mode."""
+
+    KEEP = "Keep"  # the ratio of limit to request
+    EQUAL = "Equal"  # limit = request
+    REQUESTS_ONLY = "RequestsOnly"  # limits stay
+
+
+class Operator(StrEnum):
+    """Operators of a label selector requirement (metav1.LabelSelectorOperator)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One entry of `matchExpressions`."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        match self.operator:
+            case Operator.IN:
+                return labels.get(self.key) in self.values
+            case Operator.NOT_IN:
+                return labels.get(self.key) not in self.values
+            case Operator.EXISTS:
+                return self.key in labels
+            case Operator.DOES_NOT_EXIST:
+                return self.key not in labels
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which pods a policy is for. No namespaces: all of them. All label requirements must hold."""
+
+    namespaces: frozenset[str] = frozenset()
+    match_labels: tuple[tuple[str, str], ...] = ()
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, pod: Pod) -> bool:
+        return (
+            (not self.namespaces or pod.namespace in self.namespaces)
+            and all(pod.labels.get(key) == value for key, value in self.match_labels)
+            and all(requirement.matches(pod.labels) for requirement in self.match_expressions)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPolicy:
+    """How the containers whose name matches are sized. An exact name wins over a pattern, then file order."""
+
+    name: str = "*"
+    managed: bool = True
+    controlled: frozenset[Resource] = frozenset(Resource)
+    min_allowed: ResourceList = ResourceList()
+    max_allowed: ResourceList = ResourceList()
+    limits: LimitMode = LimitMode.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class ByDirection(Generic[T]):
+    """One setting for growing and one for shrinking."""
+
+    increase: T
+    decrease: T
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """What keeps sizes from flapping. Ratios are relative to the size in force: 0.05 is 5 %."""
+
+    min_change: ByDirection[float] = ByDirection(0.05, 0.10)
+    max_step: ByDirection[float] = ByDirection(1.0, 0.30)
+    cooldown: ByDirection[timedelta] = ByDirection(timedelta(seconds=30), timedelta(minutes=10))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One BridgePolicy. `grid` says which samples are asked for; `rate_window` the range of CPU rates."""
+
+    name: str
+    recommender: Recommender[Any]
+    selector: Selector = Selector()
+    mode: Mode = Mode.RECOMMEND
+    containers: tuple[ContainerPolicy, ...] = (ContainerPolicy(),)
+    stability: Stability = Stability()
+    grid: Grid = field(default_factory=Grid)
+    rate_window: timedelta = timedelta(minutes=5)
+    source: str = ""  # where it was read from, for messages
+
+    def container_policy(self, container: Container) -> ContainerPolicy | None:
+        """The entry for a container, or None if the policy leaves it alone."""
+        exact = [entry for entry in self.containers if entry.name == container.name]
+        pattern = [entry for entry in self.containers if fnmatchcase(container.name, entry.name)]
+        entry = next(iter(exact + pattern), None)
+        return entry if entry is not None and entry.managed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that a decision depends on besides the cluster and the measurements."""
+
+    policies: tuple[Policy, ...] = ()
+    namespaces: frozenset[str] = frozenset()  # what is looked at at all; empty: everything
+    recommender_patience: timedelta = timedelta(seconds=1)  # for one container's answer
+    kubelet_patience: timedelta = timedelta(seconds=30)  # from an ask to the kubelet's first word
+    max_sample_age: timedelta = timedelta(minutes=5)

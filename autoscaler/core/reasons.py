@@ -1,0 +1,106 @@
+"""The closed set of reasons: why something is done, and why it is not.
+
+A reason is what a plan, a log line, a metric label and an event say. docs/reasons.md is generated from this table, and
+a test keeps it current.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """One CamelCase word for each thing that can be decided about a pod."""
+
+    meaning: str
+    remedy: str
+
+    def __new__(cls, word: str, meaning: str, remedy: str = "") -> Reason:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        member.remedy = remedy
+        return member
+
+    # acting
+    INCREASE = "Increase", "The pod needs more than it has."
+    DECREASE = "Decrease", "The pod has more than it needs."
+    REBALANCE = "Rebalance", "Some of the pod's amounts rise and others fall."
+
+    # the policy says no
+    RECOMMEND_ONLY = (
+        "RecommendOnly",
+        "A change is proposed; the policy's mode is Recommend, so it is not made.",
+        "Set spec.mode to Resize when you agree with the plan.",
+    )
+    POLICY_OFF = "PolicyOff", "The policy that selects this pod has mode Off.", "Set spec.mode to Recommend or Resize."
+    AMBIGUOUS_POLICY = (
+        "AmbiguousPolicy",
+        "More than one policy selects this pod.",
+        "Narrow one of the selectors that the detail names, until one policy is left.",
+    )
+    NO_CONTAINER_SELECTED = (
+        "NoContainerSelected",
+        "No container of the pod matches spec.containers of its policy.",
+        'Add the container\'s name, or "*".',
+    )
+
+    # the pod cannot be resized
+    DELETING = "Deleting", "The pod is being deleted."
+    NOT_RUNNING = "NotRunning", "The pod is not bound to a node and running."
+    STATIC_POD = "StaticPod", "The pod is static: the API server refuses to resize it.", "Edit its file on the node."
+    BEST_EFFORT = (
+        "BestEffort",
+        "A BestEffort pod can never gain requests or limits: its QoS class would change.",
+        "Give the pod requests in its template.",
+    )
+    POD_LEVEL_RESOURCES = "PodLevelResources", "The pod sets spec.resources, which this version does not size."
+    RESIZE_UNSUPPORTED = (
+        "ResizeUnsupported",
+        "The node's kubelet does not report containerStatuses[].resources.",
+        "Upgrade the node to Kubernetes 1.33 or newer.",
+    )
+    QOS_WOULD_CHANGE = (
+        "QoSWouldChange",
+        "No legal change reaches the target without changing the pod's QoS class.",
+        "For a Guaranteed pod let limits move too: limits: Keep or Equal.",
+    )
+    EXCEEDS_NODE = (
+        "ExceedsNode",
+        "The pod would need more than its node can allocate at all; the API server would refuse it.",
+        "Lower maxAllowed, or run the pod on a larger node.",
+    )
+
+    # an earlier resize is not over
+    RESIZE_PROPOSED = "ResizeProposed", "A resize was accepted by the API server; the kubelet has not answered yet."
+    KUBELET_SILENT = (
+        "KubeletSilent",
+        "The kubelet has not answered a resize for longer than it should.",
+        "Look at the node's kubelet.",
+    )
+    RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now."
+    RESIZE_INFEASIBLE = "ResizeInfeasible", "The kubelet says that this resize can never be done on this node."
+    RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize."
+    RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself."
+    RESIZE_UNKNOWN = "ResizeUnknown", "The pod's resize is in a state that this version does not know: hands off."
+
+    # the numbers are not fit to act on
+    METRICS_UNAVAILABLE = (
+        "MetricsUnavailable",
+        "Prometheus cannot be asked, or answers with something else.",
+        "Check --prometheus-url and the detail.",
+    )
+    NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
+    STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
+    INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
+
+    # the recommender did not answer
+    RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message."
+    RECOMMENDER_INVALID = "RecommenderInvalid", "The recommender returned something that is not an amount."
+    RECOMMENDER_SLOW = "RecommenderSlow", "The recommender took too long to answer."
+    RECOMMENDER_ABSTAINED = "RecommenderAbstained", "The recommender declined to answer."
+
+    # nothing worth doing
+    AT_TARGET = "AtTarget", "The pod has the size that is proposed."
+    CHANGE_TOO_SMALL = "ChangeTooSmall", "The change is smaller than stability.minChange."
+    COOLDOWN = "Cooldown", "The newest resize of this pod is too recent: stability.cooldown."

@@ -1,0 +1,185 @@
+"""The plug-in API: a recommender turns a container's past into a target, and knows nothing of Kubernetes.
+
+It gets numbers and returns numbers with a reason. It never sees a client, a clock, PromQL, limits or QoS classes, so
+that everything it needs can be replayed. Plug-ins are found through the entry-point group
+`bridge_autoscaler.recommenders`; docs/recommenders.md has an example.
+
+How the past arrives: samples lie on a grid (`Grid`). Complete blocks of the grid reach `fold` once each, in order of
+time. What is newer than the last complete block waits in `Situation.open`. When a controller starts, blocks older than
+`Grid.fine` are fetched at block resolution; CPU keeps the value at the end of a block, memory the maximum in it, which
+is what live blocks are reduced to as well, so that a restart ends in the same state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscaler.core.model import Resource, Resources, Termination
+
+State = TypeVar("State")
+
+ENTRY_POINT_GROUP = "bridge_autoscaler.recommenders"
+_MAX_FINE_SAMPLES = 4320  # 3 days at 60 s; more would cost 1 GiB for 10,000 containers
+_COARSE_BLOCK_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where samples lie: multiples of `step` since the epoch, `lookback` long. All in seconds.
+
+    Short look-backs keep every sample; long ones are reduced to 5-minute blocks.
+    """
+
+    step: int = 60
+    lookback: int = 14 * 86400
+    fine: int = 2 * 3600
+
+    @property
+    def block(self) -> int:
+        """Length of the blocks that `fold` sees, a multiple of the step."""
+        return self.step if self.lookback <= self.step * _MAX_FINE_SAMPLES else max(self.step, _COARSE_BLOCK_S)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Usage of one container on an even grid; three arrays of one length, ascending in time.
+
+    `end_at`: unix seconds at which each interval ends (int64). `cpu`: cores (float32). `memory`: working set in bytes,
+    the maximum of the interval (float32). NaN where a value is missing: missing is never zero.
+    """
+
+    end_at: NDArray[np.int64]
+    cpu: NDArray[np.float32]
+    memory: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.end_at)
+
+    def after(self, instant: int) -> Samples:
+        """The samples that end after an instant (unix seconds)."""
+        return self[int(np.searchsorted(self.end_at, instant, side="right")) :]
+
+    def __getitem__(self, part: slice) -> Samples:
+        return Samples(self.end_at[part], self.cpu[part], self.memory[part])
+
+    def __add__(self, later: Samples) -> Samples:
+        return Samples(
+            np.concatenate((self.end_at, later.end_at)),
+            np.concatenate((self.cpu, later.cpu)),
+            np.concatenate((self.memory, later.memory)),
+        )
+
+    @staticmethod
+    def of(end_at: Sequence[int], cpu: Sequence[float], memory: Sequence[float]) -> Samples:
+        """Samples from plain sequences."""
+        return Samples(np.asarray(end_at, np.int64), np.asarray(cpu, np.float32), np.asarray(memory, np.float32))
+
+
+EMPTY = Samples.of((), (), ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """What a recommender may know beside its state.
+
+    `recent`: the newest samples (up to `Grid.fine`) at the grid's step. `open`: those of them that no fold has seen
+    yet. `sample_s`, `block_s`: seconds that one of them, and one folded sample, stand for.
+    """
+
+    now: datetime
+    recent: Samples
+    open: Samples
+    in_force: Resources
+    sample_s: int
+    block_s: int
+    last_terminated: Termination | None = None
+
+
+class Step(NamedTuple):
+    """One step on the way from measurement to final value; together they are the explanation.
+
+    Amounts are in the resource's base unit (millicores, bytes), None where there is none yet. `cap` is set where a
+    bound bit.
+    """
+
+    resource: Resource
+    name: str
+    before: int | None
+    after: int | None
+    because: str
+    cap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a container should be given: `cpu` in cores, `memory` in bytes; None leaves that resource alone."""
+
+    cpu: float | None
+    memory: float | None
+    trail: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Abstain:
+    """No answer, and why ("12 of 30 samples")."""
+
+    because: str
+    insufficient_history: bool = False
+
+
+class Recommender(ABC, Generic[State]):
+    """Base of every recommender. Subclasses declare `name` and `Parameters` and write three pure functions.
+
+    `Parameters` is the type of `params`: anything pydantic can validate, see `autoscaler.recommenders.parameters`.
+    """
+
+    name: ClassVar[str]
+    Parameters: ClassVar[type[Any]]
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+    @property
+    def fold_key(self) -> Hashable:
+        """Whatever `fold` depends on: while it stays the same, a reloaded policy keeps its states."""
+        return (self.name, repr(self.params))
+
+    @abstractmethod
+    def start(self) -> State:
+        """The state before any sample."""
+
+    @abstractmethod
+    def fold(self, state: State, samples: Samples, block_s: int) -> State:
+        """The state after these complete blocks of `block_s` seconds. Returns a new one, never changes the old."""
+
+    @abstractmethod
+    def recommend(self, state: State, situation: Situation) -> Target | Abstain:
+        """The target for one container."""
+
+    def recommend_many(self, states: Sequence[State], situations: Sequence[Situation]) -> Sequence[Target | Abstain]:
+        """Targets for many containers at once. Override to work on arrays; then each answer counts as equally slow."""
+        return [self.recommend(state, situation) for state, situation in zip(states, situations, strict=True)]
+
+
+class WindowRecommender(Recommender[Samples]):
+    """Base for recommenders that look at the samples themselves: write only `recommend(window, situation)`.
+
+    The window holds the complete blocks of the look-back; `situation.open` is what is newer. Costs 16 bytes a block
+    and container (14 days of 5-minute blocks: 63 KiB).
+    """
+
+    lookback_s: ClassVar[int] = 14 * 86400
+
+    def start(self) -> Samples:
+        return EMPTY
+
+    def fold(self, state: Samples, samples: Samples, block_s: int) -> Samples:
+        joined = state + samples
+        return joined.after(int(joined.end_at[-1]) - self.lookback_s) if len(joined) else joined

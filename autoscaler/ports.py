@@ -1,0 +1,91 @@
+"""The seams: everything the loop touches besides the core. Fakes and real things stand behind the same four."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from autoscaler.core.actions import Outcome, Resize
+from autoscaler.core.history import ContainerRef, Measurements
+from autoscaler.core.model import ClusterSnapshot, PodRef
+from autoscaler.core.plan import Decision, Plan
+from autoscaler.core.policy import Policy
+
+
+class Unavailable(Exception):
+    """The other side cannot be asked now. The only error that crosses a port; the turn is skipped, nothing is done."""
+
+
+class Cluster(Protocol):
+    """The pods, and the one thing that can be done to them."""
+
+    async def observe(self) -> ClusterSnapshot:
+        """The newest state, from the watch cache. Raises `Unavailable` when it is too old to act on."""
+
+    async def perform(self, action: Resize) -> Outcome:
+        """Check the action against the pod's newest state, then do it. Failures are outcomes, never exceptions."""
+
+
+class Metrics(Protocol):
+    """The usage of containers, measured by a task of its own."""
+
+    def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
+        """From now on measure these containers, each as its policy says. Returns at once."""
+
+    def latest(self) -> Measurements:
+        """The newest measurements, with their age. Never waits."""
+
+
+class WakeKind(StrEnum):
+    """Why the loop woke."""
+
+    TICK = "tick"  # decide everything
+    CHANGED = "changed"  # decide these pods
+    DEADLINE = "deadline"  # something is due: decide everything that is
+    STOP = "stop"  # finish and leave
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Why the loop woke, and about which pods (empty: all)."""
+
+    kind: WakeKind
+    pods: frozenset[PodRef] = frozenset()
+
+
+class Clock(Protocol):
+    """Time, and the only place where the loop waits."""
+
+    async def wait(self, until: datetime | None) -> Wake:
+        """Sleep until the tick, a change or `until` (the API server's time), whichever comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A decision that was acted on, what came of it, and how long the call took."""
+
+    decision: Decision
+    outcome: Outcome
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the loop. `plan` is None when the cluster could not be observed; `unavailable` then says why."""
+
+    number: int
+    wake: Wake
+    took: timedelta
+    plan: Plan | None = None
+    done: tuple[Done, ...] = ()
+    unavailable: str = ""
+
+
+class Journal(Protocol):
+    """Where turns are recorded: log lines, metrics, events, a table on a terminal."""
+
+    def record(self, turn: Turn) -> None:
+        """Take note of a finished turn. Never raises, never waits."""
