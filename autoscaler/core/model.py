@@ -20,7 +20,7 @@ class Resource(StrEnum):
     CPU = "cpu"
     MEMORY = "memory"
 
-    def format(self, amount: int) -> str:
+    def quantity(self, amount: int) -> str:
         """Canonical quantity of an amount in this resource's base unit: millicores or bytes."""
         return format_cpu(Millicores(amount)) if self is Resource.CPU else format_memory(Bytes(amount))
 

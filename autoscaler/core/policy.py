@@ -1,4 +1,4 @@
-"""A policy as the core sees it: validated, in units, with its recommender built. policyfile.py makes these from YAML."""
+"""A policy as the core sees it: validated, in units, its recommender built. policyfile.py makes these from YAML."""
 
 from __future__ import annotations
 
