@@ -1,0 +1,234 @@
+"""What the API server and a kubelet answer to a resize: one model for prediction, simulator and the test rig's agent.
+
+Source: pkg/kubelet/allocation and plugin/pkg/admission/podresize of Kubernetes 1.36 and 1.37, and answers recorded from
+a real kubelet 1.37.2. Amounts are millicores and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from autoscaler.core.model import (
+    Container,
+    ContainerKind,
+    Node,
+    Pod,
+    QoSClass,
+    Resource,
+    ResourceList,
+    Resources,
+)
+from autoscaler.core.plan import PredictedOutcome, Prediction
+from autoscaler.core.units import Bytes, Millicores
+
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class Verdict(StrEnum):
+    """The kubelet's decision about a new spec."""
+
+    ACCEPTED = "Accepted"
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A verdict, the kubelet's words for it, and what was missing: the first resource that lacks, and how much of it."""
+
+    verdict: Verdict
+    message: str = ""
+    resource: Resource | None = None
+    missing: int = 0
+
+
+def footprint(pod: Pod, requests_of: Callable[[Container], ResourceList]) -> ResourceList:
+    """What a pod takes of its node, by one of its containers' amounts (see `desired`, `allocated`, `actual`).
+
+    The larger of what runs together (containers and sidecars) and what the start of any init container needs, plus
+    `overhead`; a pod-level request replaces the sum (k8s.io/component-helpers/resource, PodRequests).
+    """
+    return ResourceList(
+        Millicores(_footprint(pod, requests_of, Resource.CPU)), Bytes(_footprint(pod, requests_of, Resource.MEMORY))
+    )
+
+
+def _footprint(pod: Pod, requests_of: Callable[[Container], ResourceList], resource: Resource) -> int:
+    overhead = pod.overhead.get(resource) or 0
+    if pod.pod_level is not None and (whole := pod.pod_level.requests.get(resource)) is not None:
+        return whole + overhead
+    running = starting = sidecars = 0
+    for container in pod.containers:
+        amount = requests_of(container).get(resource) or 0
+        if container.kind is ContainerKind.INIT:
+            starting = max(starting, amount + sidecars)
+            continue
+        running += amount
+        if container.kind is ContainerKind.SIDECAR:
+            sidecars += amount
+            starting = max(starting, sidecars)
+    return max(running, starting) + overhead
+
+
+def desired(container: Container) -> ResourceList:
+    """Requests in the spec."""
+    return container.spec.requests
+
+
+def allocated(container: Container) -> ResourceList:
+    """Requests that the node has set aside; the spec's where the kubelet does not say."""
+    return container.spec.requests if container.allocated is None else container.allocated
+
+
+def actual(container: Container) -> ResourceList:
+    """Requests in force in the cgroup; the allocated ones where the kubelet does not say."""
+    return allocated(container) if container.actual is None else container.actual.requests
+
+
+def reserved(pod: Pod) -> ResourceList:
+    """What the scheduler keeps for a pod: the largest of desired, allocated and actual."""
+    sums = [footprint(pod, amounts) for amounts in (desired, allocated, actual)]
+    return ResourceList(
+        Millicores(max(s.cpu or 0 for s in sums)),
+        Bytes(max(s.memory or 0 for s in sums)),
+    )
+
+
+def holds_room(pod: Pod) -> bool:
+    """Whether a pod takes room on its node at all: it is bound and has not finished."""
+    return pod.node is not None and pod.phase not in _FINISHED_PHASES
+
+
+def allocated_on(pods: Iterable[Pod]) -> ResourceList:
+    """Σ allocated of the pods of one node, as its kubelet counts it: pending wishes and usage play no part."""
+    cpu = memory = 0
+    for pod in pods:
+        if holds_room(pod):
+            taken = footprint(pod, allocated)
+            cpu, memory = cpu + (taken.cpu or 0), memory + (taken.memory or 0)
+    return ResourceList(Millicores(cpu), Bytes(memory))
+
+
+def refused_by_api_server(pod: Pod, node: Node) -> str | None:
+    """The 403 with cause NodeCapacity that a spec beyond the node's allocatable gets (1.36 and newer), or None."""
+    wanted = footprint(pod, desired)
+    over = [
+        f"{resource}, requested: {wanted.get(resource)}, allocatable: {node.allocatable.get(resource)}"
+        for resource in Resource
+        if _exceeds(wanted.get(resource), node.allocatable.get(resource))
+    ]
+    return "node didn't have enough allocatable resources: " + "; ".join(over) if over else None
+
+
+def _exceeds(wanted: int | None, available: int | None) -> bool:
+    return available is not None and (wanted or 0) > available
+
+
+def admit(pod: Pod, node: Node, others: ResourceList) -> Answer:
+    """The kubelet's decision about the pod's spec. `others`: Σ allocated of the other pods on the node.
+
+    All containers are accepted together or not at all; only the first lacking resource is named.
+    """
+    wanted, before = footprint(pod, desired), footprint(pod, allocated)
+    for resource in Resource:
+        asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
+        used = others.get(resource) or 0
+        # a resize that does not raise this resource is never refused for it, however full the node
+        if capacity is None or asked <= (before.get(resource) or 0) or asked + used <= capacity:
+            continue
+        message = (
+            f"Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {capacity}"
+        )
+        return Answer(Verdict.DEFERRED, message, resource, asked + used - capacity)
+    return Answer(Verdict.ACCEPTED)
+
+
+def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
+    """Why the kubelet will not lower memory limits now (condition reason Error), or None.
+
+    `usage`: memory of each container, page cache included, which is what the kubelet compares (1.34 and newer).
+    """
+    total = sum(usage.values())
+    refusals: list[str] = []
+    limits = [
+        (c.spec.limits.memory, c.in_force.limits.memory) for c in pod.containers if c.kind is not ContainerKind.INIT
+    ]
+    if limits and all(new is not None for new, _ in limits):
+        whole = sum(new or 0 for new, _ in limits)
+        shrinks = any(old is None for _, old in limits) or whole < sum(old or 0 for _, old in limits)
+        if shrinks and total >= whole:
+            refusals.append(f"attempting to set pod memory limit ({whole}) below current usage ({total})")
+    for container in pod.containers:
+        new, old = container.spec.limits.memory, container.in_force.limits.memory
+        shrinks = new is not None and (old is None or new < old)
+        if new is not None and shrinks and usage.get(container.name, 0) >= new:
+            refusals.append(
+                f'attempting to set container "{container.name}" memory limit ({new}) below current usage ({total})'
+            )
+    return f"cannot decrease memory limits: [{', '.join(refusals)}]" if refusals else None
+
+
+def restarts(before: Pod, after: Pod) -> tuple[str, ...]:
+    """Names of the containers that a resize restarts by their resizePolicy."""
+    olds = {container.name: container for container in before.containers}
+    return tuple(
+        container.name
+        for container in after.containers
+        if any(
+            _amounts(olds[container.name].in_force, resource) != _amounts(container.spec, resource)
+            for resource in container.restart_on
+        )
+    )
+
+
+def _amounts(resources: Resources, resource: Resource) -> tuple[int | None, int | None]:
+    return resources.requests.get(resource), resources.limits.get(resource)
+
+
+def retry_order(pending: Iterable[tuple[Pod, datetime]]) -> list[Pod]:
+    """Deferred resizes in the order in which a kubelet tries them again; each comes with when it was asked for.
+
+    Those that raise nothing, then higher priority, then Guaranteed before others, then the longest pending.
+    """
+
+    def key(item: tuple[Pod, datetime]) -> tuple[bool, int, bool, datetime]:
+        pod, asked_at = item
+        wanted, has = footprint(pod, desired), footprint(pod, allocated)
+        raises = any((wanted.get(r) or 0) > (has.get(r) or 0) for r in Resource)
+        return (raises, -pod.priority, pod.qos_class is not QoSClass.GUARANTEED, asked_at)
+
+    return [pod for pod, _ in sorted(pending, key=key)]
+
+
+def resized(pod: Pod, proposed: Mapping[str, Resources]) -> Pod:
+    """The pod as its spec would be with new resources for the named containers."""
+    return replace(
+        pod,
+        containers=tuple(
+            replace(c, spec=proposed[c.name]) if c.name in proposed and c.spec != proposed[c.name] else c
+            for c in pod.containers
+        ),
+    )
+
+
+def predict(pod: Pod, proposed: Mapping[str, Resources], node: Node | None, others: ResourceList) -> Prediction:
+    """What will come of asking for new resources. `others`: Σ allocated of the other pods on the node."""
+    if node is None:
+        return Prediction(PredictedOutcome.UNKNOWN, f"node {pod.node} is not known")
+    after = resized(pod, proposed)
+    if node.os != "linux":
+        return Prediction(
+            PredictedOutcome.INFEASIBLE, f'pod resize is only supported on linux nodes, this is "{node.os}"'
+        )
+    if (refusal := refused_by_api_server(after, node)) is not None:
+        return Prediction(PredictedOutcome.INFEASIBLE, refusal)
+    answer = admit(after, node, others)
+    if answer.verdict is Verdict.DEFERRED and answer.resource is not None:
+        short = answer.resource.quantity(answer.missing)
+        return Prediction(PredictedOutcome.DEFERRED, f"short of {short} {answer.resource}. {answer.message}")
+    if restarting := restarts(pod, after):
+        return Prediction(PredictedOutcome.RESTART, f"resizePolicy restarts {', '.join(restarting)}")
+    return Prediction(PredictedOutcome.IN_PLACE)
