@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A verdict, the kubelet's words for it, and what was missing: the first resource that lacks, and how much of it."""
+    """A verdict, the kubelet's words for it, and the first resource that lacks, with how much of it is missing."""
 
     verdict: Verdict
     message: str = ""
@@ -132,12 +132,11 @@ def admit(pod: Pod, node: Node, others: ResourceList) -> Answer:
 
     All containers are accepted together or not at all; only the first lacking resource is named.
     """
-    wanted, before = footprint(pod, desired), footprint(pod, allocated)
+    wanted = footprint(pod, desired)
     for resource in Resource:
         asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
         used = others.get(resource) or 0
-        # a resize that does not raise this resource is never refused for it, however full the node
-        if capacity is None or asked <= (before.get(resource) or 0) or asked + used <= capacity:
+        if capacity is None or asked + used <= capacity:
             continue
         message = (
             f"Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {capacity}"

@@ -53,6 +53,10 @@ HOLDS: dict[Phase, Reason] = {
 """Every phase but Settled holds the pod, under this reason."""
 
 
+_PENDING = {"Deferred": Phase.DEFERRED, "Infeasible": Phase.INFEASIBLE}
+_PROGRESS = {"": Phase.IN_PROGRESS, "Error": Phase.ERROR}
+
+
 def phase_of(pod: Pod) -> PhaseReport:
     """The phase of the pod's newest resize."""
     asked_at = ask.at if (ask := pod.newest_ask) is not None else None
@@ -62,19 +66,14 @@ def phase_of(pod: Pod) -> PhaseReport:
     # a Pending condition of an older generation speaks of an ask that has been replaced
     if pending is not None and pending.observed_generation and pending.observed_generation < pod.generation:
         pending = None
+    for kind, condition, known in ((PENDING, pending, _PENDING), (IN_PROGRESS, progress, _PROGRESS)):
+        if condition is not None and condition.reason not in known:
+            words = f"{kind} with reason {condition.reason or 'none'}: {condition.message}"
+            return PhaseReport(Phase.UNKNOWN, words, asked_at)
     if pending is not None:
-        known = {"Deferred": Phase.DEFERRED, "Infeasible": Phase.INFEASIBLE}.get(pending.reason)
-        if known is None:
-            words = f"{PENDING} with reason {pending.reason or 'none'}: {pending.message}"
-            return PhaseReport(Phase.UNKNOWN, words, asked_at)
-        return PhaseReport(known, pending.message, asked_at)
+        return PhaseReport(_PENDING[pending.reason], pending.message, asked_at)
     if progress is not None:
-        if progress.reason == "Error":
-            return PhaseReport(Phase.ERROR, progress.message, asked_at)
-        if progress.reason:
-            words = f"{IN_PROGRESS} with reason {progress.reason}: {progress.message}"
-            return PhaseReport(Phase.UNKNOWN, words, asked_at)
-        return PhaseReport(Phase.IN_PROGRESS, progress.message, asked_at)
+        return PhaseReport(_PROGRESS[progress.reason], progress.message, asked_at)
     if (difference := _difference(pod)) is not None:
         return PhaseReport(Phase.PROPOSED, difference, asked_at)
     return PhaseReport(Phase.SETTLED, asked_at=asked_at)

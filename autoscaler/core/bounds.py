@@ -1,0 +1,78 @@
+"""From a recommender's number to the request that may be asked for. Each cap that bites names itself as a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from autoscaler.core.model import Resource
+from autoscaler.core.policy import ContainerPolicy, Stability
+from autoscaler.core.recommender import Step
+
+ROUND_TO = {Resource.CPU: 10, Resource.MEMORY: 1 << 20}
+"""Requests are rounded up to 10m, below which the systemd cgroup driver cannot tell them apart, and to 1 MiB."""
+
+HIGHEST = {Resource.CPU: 10_000_000, Resource.MEMORY: 1 << 50}
+"""Beyond 10,000 cores and 1 PiB a number is not an amount of a container."""
+
+MEMORY_FLOOR = 1.1
+"""A memory decrease stays above this times the greatest recent working set: at or below usage the kubelet refuses it,
+and between its check and the write the container can be OOM-killed (kubernetes#135670)."""
+
+
+def amount_of(resource: Resource, value: float) -> int | None:
+    """A recommender's number (cores, bytes) in base units, rounded up; None if it is not an amount at all."""
+    if not math.isfinite(value) or value <= 0:
+        return None
+    amount = math.ceil(value * 1000 - 1e-9) if resource is Resource.CPU else math.ceil(value)
+    return amount if 0 < amount <= HIGHEST[resource] else None
+
+
+def bound(
+    resource: Resource,
+    wanted: int,
+    current: int,
+    policy: ContainerPolicy,
+    stability: Stability,
+    greatest_recent: Callable[[], float | None],
+) -> tuple[int, list[Step]]:
+    """The request to ask for instead of `current`. Amounts in base units.
+
+    Order: the step limit, rounding, then min and max, which are never left, and last the memory floor, which protects
+    from an OOM kill even below `maxAllowed`. `greatest_recent` gives the greatest working set lately, in bytes.
+    """
+    steps: list[Step] = []
+    value = wanted
+    highest = math.ceil(current * (1 + stability.max_step.increase))
+    lowest = math.ceil(current * (1 - stability.max_step.decrease))
+    if value > highest:
+        steps.append(Step(resource, "maxStep", value, highest, f"+{stability.max_step.increase:.0%} at most", cap=True))
+        value = highest
+    elif value < lowest:
+        steps.append(Step(resource, "maxStep", value, lowest, f"-{stability.max_step.decrease:.0%} at most", cap=True))
+        value = lowest
+    unit = ROUND_TO[resource]
+    if value % unit:
+        rounded = value + unit - value % unit
+        steps.append(Step(resource, "round", value, rounded, f"up to {resource.quantity(unit)}"))
+        value = rounded
+    least, most = policy.min_allowed.get(resource), policy.max_allowed.get(resource)
+    if least is not None and value < least:
+        steps.append(Step(resource, "minAllowed", value, least, "lower bound of the policy", cap=True))
+        value = least
+    if most is not None and value > most:
+        steps.append(Step(resource, "maxAllowed", value, most, "upper bound of the policy", cap=True))
+        value = most
+    if resource is Resource.MEMORY and value < current and (used := greatest_recent()) is not None:
+        floor = math.ceil(used * MEMORY_FLOOR)
+        floor = min(current, floor + (-floor) % unit)
+        if value < floor:
+            steps.append(Step(resource, "memoryFloor", value, floor, f"{MEMORY_FLOOR} x the recent maximum", cap=True))
+            value = floor
+    return value, steps
+
+
+def outside(resource: Resource, amount: int, policy: ContainerPolicy) -> bool:
+    """Whether an amount breaks the policy's bounds, so that even a small change is due."""
+    least, most = policy.min_allowed.get(resource), policy.max_allowed.get(resource)
+    return (least is not None and amount < least) or (most is not None and amount > most)

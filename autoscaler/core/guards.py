@@ -1,0 +1,79 @@
+"""Reasons not to touch a pod at all, whatever its usage. Pure, in order: the first objection names the hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from autoscaler.core.model import ContainerKind, Pod, QoSClass
+from autoscaler.core.policy import Config, Mode, Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.resize import hold_of
+
+
+class Hold(NamedTuple):
+    """Why nothing is done about a pod, and when to look again even if nothing changes."""
+
+    reason: Reason
+    detail: str = ""
+    due_at: datetime | None = None
+
+
+Guard = Callable[[Pod, Policy], Hold | None]
+
+
+def _off(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.POLICY_OFF, f"policy {policy.name}") if policy.mode is Mode.OFF else None
+
+
+def _deleting(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.DELETING) if pod.deleting else None
+
+
+def _running(pod: Pod, policy: Policy) -> Hold | None:
+    if pod.node is None:
+        return Hold(Reason.NOT_RUNNING, f"phase {pod.phase}, not bound to a node")
+    return Hold(Reason.NOT_RUNNING, f"phase {pod.phase}") if pod.phase != "Running" else None
+
+
+def _static(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.STATIC_POD) if pod.static else None
+
+
+def _best_effort(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.BEST_EFFORT) if pod.qos_class is QoSClass.BEST_EFFORT else None
+
+
+def _pod_level(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.POD_LEVEL_RESOURCES) if pod.pod_level is not None else None
+
+
+def _selected(pod: Pod, policy: Policy) -> Hold | None:
+    if any(policy.container_policy(c) is not None for c in pod.containers if c.kind is not ContainerKind.INIT):
+        return None
+    names = ", ".join(c.name for c in pod.containers if c.kind is not ContainerKind.INIT)
+    return Hold(Reason.NO_CONTAINER_SELECTED, f"policy {policy.name} sizes none of: {names}")
+
+
+def _supported(pod: Pod, policy: Policy) -> Hold | None:
+    for container in pod.containers:
+        if container.kind is ContainerKind.INIT or policy.container_policy(container) is None:
+            continue
+        if not container.running:
+            return Hold(Reason.NOT_RUNNING, f"container {container.name} is not running")
+        if container.actual is None:
+            return Hold(Reason.RESIZE_UNSUPPORTED, f"container {container.name} has no resources in its status")
+    return None
+
+
+GUARDS: tuple[Guard, ...] = (_off, _deleting, _running, _static, _best_effort, _pod_level, _selected, _supported)
+
+
+def objection(pod: Pod, policy: Policy, config: Config, now: datetime) -> Hold | None:
+    """The first reason to leave a pod alone, an unfinished resize last; None when it is free to be sized."""
+    for guard in GUARDS:
+        if (hold := guard(pod, policy)) is not None:
+            return hold
+    unfinished = hold_of(pod, now, config.kubelet_patience)
+    return Hold(*unfinished) if unfinished is not None else None

@@ -1,0 +1,145 @@
+"""From a target to a legal pair of requests and limits. The QoS class and the presence of fields never change.
+
+Works on a whole pod, since the class is a property of all its containers together. Source: KEP-1287 and
+pkg/apis/core/v1/helper/qos; rounding of limits is up, so that a kept ratio never loses to the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from autoscaler.core.model import Container, Pod, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.policy import LimitMode
+from autoscaler.core.recommender import Step
+
+_MAX_AMOUNT = 2**63 - 1  # the API server's largest amount; VPA's row V006
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Requests wanted for one container, and how its limits may follow. An amount of None is left alone."""
+
+    requests: ResourceList
+    limits: LimitMode = LimitMode.KEEP
+    max_limits: ResourceList = ResourceList()  # maxAllowed holds for limits as well
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """No legal pair reaches the wish; why, naming the container."""
+
+    because: str
+
+
+Paired = tuple[dict[str, Resources], dict[str, list[Step]]]
+
+
+def pair(pod: Pod, wishes: Mapping[str, Wish]) -> Paired | Blocked:
+    """New resources for the containers that have a wish, and the steps in which pairing changed a number.
+
+    Guaranteed: both sides of every pair move together. Burstable: at least one pair of the pod stays unequal.
+    BestEffort: blocked. A field that is absent stays absent.
+    """
+    if pod.qos_class is QoSClass.BEST_EFFORT:
+        return Blocked("a BestEffort pod can never gain requests or limits")
+    resources: dict[str, Resources] = {}
+    steps: dict[str, list[Step]] = {}
+    for container in pod.containers:
+        wish = wishes.get(container.name)
+        if wish is None:
+            continue
+        paired = _pair_container(container, wish, pod.qos_class)
+        if isinstance(paired, Blocked):
+            return paired
+        resources[container.name], steps[container.name] = paired
+    if pod.qos_class is QoSClass.BURSTABLE:
+        _keep_an_inequality(pod, resources, steps)
+    if (found := qos_class(pod, resources)) is not pod.qos_class:
+        return Blocked(f"the pod would become {found} instead of {pod.qos_class}")
+    return resources, steps
+
+
+def _pair_container(container: Container, wish: Wish, qos: QoSClass) -> tuple[Resources, list[Step]] | Blocked:
+    requests, limits = container.spec.requests, container.spec.limits
+    steps: list[Step] = []
+    for resource in Resource:
+        wanted, request, limit = wish.requests.get(resource), requests.get(resource), limits.get(resource)
+        if wanted is None or not request:
+            continue  # an absent field stays absent
+        if wanted == request:
+            continue
+        if limit is None:
+            requests = requests.with_amount(resource, wanted)
+            continue
+        if qos is QoSClass.GUARANTEED:
+            if wish.limits is LimitMode.REQUESTS_ONLY:
+                return Blocked(
+                    f"container {container.name}: {resource} has request = limit (Guaranteed) and the policy says"
+                    " limits: RequestsOnly"
+                )
+            requests, limits = requests.with_amount(resource, wanted), limits.with_amount(resource, wanted)
+            continue
+        new_request, new_limit = _follow(wanted, request, limit, wish, resource, steps)
+        requests = requests.with_amount(resource, new_request)
+        limits = limits.with_amount(resource, new_limit)
+    return Resources(requests, limits), steps
+
+
+def _follow(
+    wanted: int, request: int, limit: int, wish: Wish, resource: Resource, steps: list[Step]
+) -> tuple[int, int]:
+    """Request and limit of a Burstable container's resource that has both."""
+    if wish.limits is LimitMode.REQUESTS_ONLY:
+        if wanted > limit:
+            because = "limits: RequestsOnly; a request cannot exceed its limit"
+            steps.append(Step(resource, "limit", wanted, limit, because, cap=True))
+        return min(wanted, limit), limit
+    if wish.limits is LimitMode.EQUAL:
+        return wanted, wanted
+    kept = -(-wanted * limit // request)
+    if kept > _MAX_AMOUNT:
+        steps.append(Step(resource, "limit", kept, _MAX_AMOUNT, "the largest amount there is", cap=True))
+        kept = _MAX_AMOUNT
+    highest = wish.max_limits.get(resource)
+    if highest is not None and kept > max(highest, wanted):
+        capped = max(highest, wanted)
+        steps.append(
+            Step(resource, "limit", kept, capped, "maxAllowed; the ratio to the request is not kept", cap=True)
+        )
+        kept = capped
+    return wanted, kept
+
+
+def _keep_an_inequality(pod: Pod, resources: dict[str, Resources], steps: dict[str, list[Step]]) -> None:
+    """Where rounding or `Equal` would make a Burstable pod Guaranteed, leave one request just below its limit."""
+    if qos_class(pod, resources) is not QoSClass.GUARANTEED:
+        return
+    for container in pod.containers:
+        new = resources.get(container.name)
+        if new is None:
+            continue
+        for resource in Resource:
+            request, limit = new.requests.get(resource), new.limits.get(resource)
+            if request is None or limit is None or request <= 1:
+                continue
+            lowered = request - 1
+            resources[container.name] = replace(new, requests=new.requests.with_amount(resource, lowered))
+            steps[container.name].append(
+                Step(resource, "qos", request, lowered, "a Burstable pod keeps one request below its limit", cap=True)
+            )
+            return
+
+
+def qos_class(pod: Pod, resources: Mapping[str, Resources]) -> QoSClass:
+    """The QoS class of the pod with new resources for some containers; pod-level resources decide where set."""
+    if pod.pod_level is not None:
+        every = [pod.pod_level]
+    else:
+        every = [resources.get(container.name, container.spec) for container in pod.containers]
+    amounts = [(r.requests.get(resource) or 0, r.limits.get(resource) or 0) for r in every for resource in Resource]
+    if not any(request or limit for request, limit in amounts):
+        return QoSClass.BEST_EFFORT
+    if all(limit and request == limit for request, limit in amounts):
+        return QoSClass.GUARANTEED
+    return QoSClass.BURSTABLE
