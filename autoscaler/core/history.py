@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ class Measurements:
     """
 
     measured_at: datetime | None = None
-    histories: Mapping[ContainerRef, History | Gap] = MappingProxyType({})
+    histories: Mapping[ContainerRef, History | Gap] = field(default_factory=lambda: MappingProxyType({}))
     default: Gap = Gap(Reason.NO_DATA, "no samples in Prometheus")
     problems: tuple[Problem, ...] = ()
 

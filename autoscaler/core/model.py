@@ -143,7 +143,7 @@ class Pod:
     name: str
     uid: str
     resource_version: str = ""
-    labels: Mapping[str, str] = field(default=_EMPTY, hash=False)
+    labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY, hash=False)
     workload: str | None = None  # "Kind/name" of the topmost controller
     node: str | None = None
     phase: str = "Running"
