@@ -1,0 +1,226 @@
+"""The plan as a document: the one source of `plan -o json`, of its JSON Schema and of every other rendering.
+
+Pure. More keys may be added within one schema version; none may change its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.model import Container, ContainerKind, PodRef, Problem, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.pairing import qos_class
+from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal
+from autoscaler.core.policy import Mode, Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Step
+
+SCHEMA_VERSION = "bridge-autoscaler.dev/plan/v1"
+
+Quantity = Annotated[
+    str, Meta(description="A canonical Kubernetes quantity: 250m, 2, 954Mi.", pattern="^[0-9]+[A-Za-z]*$")
+]
+Instant = Annotated[str, Meta(description="RFC 3339, UTC.", extra_json_schema={"format": "date-time"})]
+
+
+class ActionWord(StrEnum):
+    """What is done about a pod."""
+
+    RESIZE = "Resize"
+    MIGRATE = "Migrate"
+    REVERT = "Revert"
+    NONE = "None"
+
+
+class _Part(Struct, frozen=True, rename="camel"):
+    """A part of the document: keys in camelCase, every key always present, null where a field is absent."""
+
+
+class Amounts(_Part, frozen=True):
+    """One request or limit. `actual` is what the kubelet reports; null too where it reports nothing."""
+
+    spec: Quantity | None
+    actual: Quantity | None
+    proposed: Quantity | None
+
+
+class Sides(_Part, frozen=True):
+    """Request and limit of one resource."""
+
+    request: Amounts
+    limit: Amounts
+
+
+class ContainerPart(_Part, frozen=True):
+    """One container. `because`: the steps from measurement to final value, one sentence each."""
+
+    name: str
+    kind: ContainerKind
+    cpu: Sides
+    memory: Sides
+    because: list[str]
+    changed: Annotated[bool, Meta(description="Whether a proposed amount differs from the spec.")]
+
+
+class PredictionPart(_Part, frozen=True):
+    """What the kubelet is expected to answer, and the arithmetic behind it."""
+
+    outcome: PredictedOutcome
+    detail: str
+
+
+class ServerAnswer(_Part, frozen=True):
+    """The API server's answer to the same patch with dryRun=All."""
+
+    outcome: OutcomeKind
+    detail: str
+    cause: str
+
+
+class Item(_Part, frozen=True):
+    """One selected pod. `reason` says why something is done, or why not; docs/reasons.md lists them all."""
+
+    namespace: str
+    pod: str
+    uid: str
+    workload: Annotated[str | None, Meta(description="Kind/name of the topmost controller.")]
+    node: str | None
+    policy: str | None
+    mode: Annotated[Mode | None, Meta(description="How far the policy may go.")]
+    qos_class: QoSClass
+    qos_class_after: Annotated[QoSClass, Meta(description="The QoS class with every proposed amount in place.")]
+    action: ActionWord
+    reason: Reason
+    detail: str
+    prediction: PredictionPart
+    containers: list[ContainerPart]
+    due_at: Annotated[Instant | None, Meta(description="When this is looked at again even if nothing changes.")]
+    server: Annotated[ServerAnswer | None, Meta(description="Only with --server-dry-run.")]
+
+    @property
+    def proposes(self) -> bool:
+        """Whether anything is proposed, acted on or not."""
+        return any(container.changed for container in self.containers)
+
+
+class ProblemPart(_Part, frozen=True):
+    """Something that went wrong and belongs to no single pod."""
+
+    source: str
+    reason: str
+    detail: str
+
+
+class Document(_Part, frozen=True):
+    """What `bridge-autoscaler plan` found: every selected pod once, ordered by namespace and pod."""
+
+    schema_version: Annotated[str, Meta(extra_json_schema={"const": SCHEMA_VERSION})]
+    taken_at: Instant
+    items: list[Item]
+    problems: list[ProblemPart]
+
+
+def document(
+    plan: Plan,
+    policies: Iterable[Policy] = (),
+    answers: Mapping[PodRef, Outcome] | None = None,
+    problems: Iterable[Problem] = (),
+) -> Document:
+    """The document of a plan. `policies` give the modes, `answers` the server's dry runs; `problems` are added."""
+    modes = {policy.name: policy.mode for policy in policies}
+    decisions = sorted(plan.decisions, key=lambda decision: decision.pod.ref)
+    return Document(
+        SCHEMA_VERSION,
+        _instant(plan.taken_at),
+        [_item(decision, modes, (answers or {}).get(decision.pod.ref)) for decision in decisions],
+        [ProblemPart(p.source, p.reason, p.detail) for p in sorted({*plan.problems, *problems}, key=_problem_key)],
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of the document."""
+    schema = msgspec.json.schema(Document)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_VERSION, **schema}
+
+
+def sentence(step: Step) -> str:
+    """One step of a trail in words: `cpu: p95 of 3.2d = 812m`, `cpu: maxAllowed caps 934m at 800m (…)`."""
+    before, after = (None if n is None else step.resource.quantity(n) for n in (step.before, step.after))
+    why = " ".join(filter(None, (step.name, step.because)))
+    if step.cap and step.before is not None and step.after is not None:
+        bite = f"caps {before} at {after}" if step.after < step.before else f"raises {before} to {after}"
+        return f"{step.resource}: {step.name} {bite}" + (f" ({step.because})" if step.because else "")
+    if after is None:
+        return f"{step.resource}: {why}"
+    if before is None:
+        return f"{step.resource}: {why} = {after}"
+    return f"{step.resource}: {why}: " + (f"stays {after}" if before == after else f"{before} -> {after}")
+
+
+def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:
+    pod = decision.pod
+    return Item(
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        workload=pod.workload,
+        node=pod.node,
+        policy=decision.policy,
+        mode=modes.get(decision.policy or ""),
+        qos_class=pod.qos_class,
+        qos_class_after=_qos_class_after(decision),
+        action=ActionWord.NONE if decision.action is None else ActionWord.RESIZE,
+        reason=decision.reason,
+        detail=decision.detail,
+        prediction=PredictionPart(decision.prediction.outcome, decision.prediction.detail),
+        containers=[_container(proposal) for proposal in decision.proposals],
+        due_at=None if decision.due_at is None else _instant(decision.due_at),
+        server=None if answer is None else ServerAnswer(answer.kind, answer.detail, answer.cause),
+    )
+
+
+def _qos_class_after(decision: Decision) -> QoSClass:
+    changed = {p.container.name: p.proposed for p in decision.proposals if p.changed}
+    return qos_class(decision.pod, changed) if changed else decision.pod.qos_class
+
+
+def _container(proposal: Proposal) -> ContainerPart:
+    container = proposal.container
+    return ContainerPart(
+        name=container.name,
+        kind=container.kind,
+        cpu=_sides(container, proposal.proposed, Resource.CPU),
+        memory=_sides(container, proposal.proposed, Resource.MEMORY),
+        because=[sentence(step) for step in proposal.trail],
+        changed=proposal.changed,
+    )
+
+
+def _sides(container: Container, proposed: Resources, resource: Resource) -> Sides:
+    actual = container.actual or Resources()
+    return Sides(
+        _amounts(container.spec.requests, actual.requests, proposed.requests, resource),
+        _amounts(container.spec.limits, actual.limits, proposed.limits, resource),
+    )
+
+
+def _amounts(spec: ResourceList, actual: ResourceList, proposed: ResourceList, resource: Resource) -> Amounts:
+    def text(amounts: ResourceList) -> str | None:
+        amount = amounts.get(resource)
+        return None if amount is None else resource.quantity(amount)
+
+    return Amounts(text(spec), text(actual), text(proposed))
+
+
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _problem_key(problem: Problem) -> tuple[str, str, str]:
+    return problem.source, problem.reason, problem.detail

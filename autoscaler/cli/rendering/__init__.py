@@ -1,0 +1,1 @@
+"""The plan's document in the formats that `plan -o` and `explain -o` offer. Text out; nothing here prints."""

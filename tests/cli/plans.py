@@ -1,0 +1,83 @@
+"""Plans that the tests of the command line render."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from autoscaler.core.actions import ContainerResize, Resize
+from autoscaler.core.model import Container, ContainerKind, Pod, Problem, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Prediction, Proposal
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Step
+from autoscaler.core.units import parse_cpu, parse_memory
+
+TAKEN_AT = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
+
+def amounts(cpu: str | None, memory: str | None) -> ResourceList:
+    return ResourceList(cpu and parse_cpu(cpu) or None, memory and parse_memory(memory) or None)
+
+
+def container(name: str, requests: ResourceList, limits: ResourceList, kind: ContainerKind) -> Container:
+    spec = Resources(requests, limits)
+    return Container(name, kind, spec, requests, spec, running=True)
+
+
+BRIDGE = container("bridge", amounts("1", "4Gi"), amounts("2", None), ContainerKind.CONTAINER)
+PROXY = container("proxy", amounts("100m", "64Mi"), amounts("100m", "64Mi"), ContainerKind.SIDECAR)
+POD = Pod(
+    "sim",
+    "bridge-0",
+    "11111111-aaaa",
+    resource_version="7",
+    workload="StatefulSet/bridge",
+    node="node-a",
+    qos_class=QoSClass.BURSTABLE,
+    containers=(PROXY, BRIDGE),
+)
+GROWN = Resources(amounts("1500m", "4Gi"), amounts("3", None))
+TRAIL = (
+    Step(Resource.CPU, "p95", None, 1300, "of 3.2d of samples"),
+    Step(Resource.CPU, "margin", 1300, 1495, "+15 %"),
+    Step(Resource.CPU, "round", 1495, 1500, "up to 10m"),
+    Step(Resource.MEMORY, "peak", None, 5 << 30, "of 3.2d of samples"),
+    Step(Resource.MEMORY, "maxAllowed", 5 << 30, 4 << 30, "upper bound of the policy", cap=True),
+)
+GROW = Resize(
+    POD.ref,
+    POD.uid,
+    1,
+    (ContainerResize("bridge", ContainerKind.CONTAINER, Resources(amounts("1500m", None), amounts("3", None))),),
+)
+RESIZED = Decision(
+    POD,
+    "sim-bridges",
+    Reason.INCREASE,
+    "cpu of bridge",
+    (Proposal(PROXY, PROXY.spec), Proposal(BRIDGE, GROWN, TRAIL)),
+    GROW,
+    Prediction(PredictedOutcome.IN_PLACE, "node-a has 2300m of cpu to spare"),
+)
+RECOMMENDED = replace(
+    RESIZED,
+    pod=replace(POD, name="bridge-1", uid="22222222-bbbb"),
+    reason=Reason.RECOMMEND_ONLY,
+    detail="Increase\nrm -rf /",
+    action=None,
+)
+HELD = replace(
+    RESIZED,
+    pod=replace(POD, name="bridge-2", uid="33333333-cccc"),
+    reason=Reason.NO_DATA,
+    detail="container bridge: no samples in Prometheus",
+    proposals=(Proposal(PROXY, PROXY.spec), Proposal(BRIDGE, BRIDGE.spec)),
+    action=None,
+    prediction=Prediction(PredictedOutcome.UNKNOWN),
+)
+SETTLED = replace(HELD, pod=replace(POD, name="bridge-3", uid="44444444-dddd"), reason=Reason.AT_TARGET, detail="")
+PLAN = Plan(
+    TAKEN_AT,
+    (SETTLED, HELD, RECOMMENDED, RESIZED),
+    (Problem("policies/b.yaml", "NoPodMatches", "policy b selects no pod"),),
+)
