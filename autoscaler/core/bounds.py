@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import ContainerPolicy, Stability
@@ -28,18 +27,24 @@ def amount_of(resource: Resource, value: float) -> int | None:
     return amount if 0 < amount <= HIGHEST[resource] else None
 
 
+def memory_floor(greatest_recent: float | None) -> int:
+    """Bytes below which memory is not lowered, from the greatest working set lately (None: not known, so no floor)."""
+    floor = math.ceil((greatest_recent or 0) * MEMORY_FLOOR)
+    return floor + (-floor) % ROUND_TO[Resource.MEMORY]
+
+
 def bound(
     resource: Resource,
     wanted: int,
     current: int,
     policy: ContainerPolicy,
     stability: Stability,
-    greatest_recent: Callable[[], float | None],
+    memory_floor: int,
 ) -> tuple[int, list[Step]]:
     """The request to ask for instead of `current`. Amounts in base units.
 
     Order: the step limit, rounding, then min and max, which are never left, and last the memory floor, which protects
-    from an OOM kill even below `maxAllowed`. `greatest_recent` gives the greatest working set lately, in bytes.
+    from an OOM kill even below `maxAllowed` (see `memory_floor`).
     """
     steps: list[Step] = []
     value = wanted
@@ -63,12 +68,11 @@ def bound(
     if most is not None and value > most:
         steps.append(Step(resource, "maxAllowed", value, most, "upper bound of the policy", cap=True))
         value = most
-    if resource is Resource.MEMORY and value < current and (used := greatest_recent()) is not None:
-        floor = math.ceil(used * MEMORY_FLOOR)
-        floor = min(current, floor + (-floor) % unit)
-        if value < floor:
-            steps.append(Step(resource, "memoryFloor", value, floor, f"{MEMORY_FLOOR} x the recent maximum", cap=True))
-            value = floor
+    floor = min(current, memory_floor)
+    if resource is Resource.MEMORY and value < floor:
+        because = f"{MEMORY_FLOOR} x the greatest recent working set"
+        steps.append(Step(resource, "memoryFloor", value, floor, because, cap=True))
+        value = floor
     return value, steps
 
 

@@ -23,6 +23,7 @@ class Wish:
     requests: ResourceList
     limits: LimitMode = LimitMode.KEEP
     max_limits: ResourceList = ResourceList()  # maxAllowed holds for limits as well
+    memory_floor: int = 0  # bytes below which a memory limit is never lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +96,20 @@ def _follow(
             because = "limits: RequestsOnly; a request cannot exceed its limit"
             steps.append(Step(resource, "limit", wanted, limit, because, cap=True))
         return min(wanted, limit), limit
-    if wish.limits is LimitMode.EQUAL:
-        return wanted, wanted
-    kept = -(-wanted * limit // request)
-    if kept > _MAX_AMOUNT:
-        steps.append(Step(resource, "limit", kept, _MAX_AMOUNT, "the largest amount there is", cap=True))
-        kept = _MAX_AMOUNT
+    new = wanted if wish.limits is LimitMode.EQUAL else -(-wanted * limit // request)
+    if new > _MAX_AMOUNT:
+        steps.append(Step(resource, "limit", new, _MAX_AMOUNT, "the largest amount there is", cap=True))
+        new = _MAX_AMOUNT
     highest = wish.max_limits.get(resource)
-    if highest is not None and kept > max(highest, wanted):
+    if highest is not None and new > max(highest, wanted):
         capped = max(highest, wanted)
-        steps.append(
-            Step(resource, "limit", kept, capped, "maxAllowed; the ratio to the request is not kept", cap=True)
-        )
-        kept = capped
-    return wanted, kept
+        steps.append(Step(resource, "limit", new, capped, "maxAllowed; the ratio to the request is not kept", cap=True))
+        new = capped
+    lowest = min(limit, wish.memory_floor)
+    if resource is Resource.MEMORY and new < lowest:
+        steps.append(Step(resource, "limit", new, lowest, "memory floor: not below recent usage", cap=True))
+        new = lowest
+    return wanted, new
 
 
 def _keep_an_inequality(pod: Pod, resources: dict[str, Resources], steps: dict[str, list[Step]]) -> None:

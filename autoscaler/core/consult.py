@@ -1,0 +1,115 @@
+"""Asking recommenders about the pods that no guard objects to. What they do wrong is a hold of the pod concerned."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscaler.core.guards import Hold
+from autoscaler.core.history import History
+from autoscaler.core.model import ClusterSnapshot, Container, Pod
+from autoscaler.core.policy import Config, Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Abstain, Recommender, Situation, Target
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A pod that no guard objects to, on its way to a decision."""
+
+    pod: Pod
+    policy: Policy
+    histories: dict[str, History] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    hold: Hold | None = None
+
+
+def consult(
+    candidates: Sequence[Candidate], snapshot: ClusterSnapshot, config: Config, tick: Callable[[], float]
+) -> None:
+    """Ask each recommender once for all of its containers, and once more one by one if that fails."""
+    groups: defaultdict[int, list[tuple[Candidate, Container, Situation]]] = defaultdict(list)
+    recommenders: dict[int, Recommender[Any]] = {}
+    for candidate in candidates:
+        if candidate.hold is not None:
+            continue
+        recommender, grid = candidate.policy.recommender, candidate.policy.grid
+        recommenders[id(recommender)] = recommender
+        containers = {container.name: container for container in candidate.pod.containers}
+        for name, history in candidate.histories.items():
+            container = containers[name]
+            situation = Situation(
+                snapshot.taken_at,
+                history.recent,
+                history.open,
+                container.in_force,
+                grid.step,
+                grid.block,
+                container.last_terminated,
+            )
+            groups[id(recommender)].append((candidate, container, situation))
+    patience = config.recommender_patience.total_seconds()
+    for key, members in groups.items():
+        answers = _ask(recommenders[key], members, patience, tick)
+        for (candidate, container, _), answer in zip(members, answers, strict=True):
+            if isinstance(answer, Target):
+                candidate.targets[container.name] = answer
+            elif candidate.hold is None:
+                hold = _abstained(answer) if isinstance(answer, Abstain) else answer
+                candidate.hold = Hold(hold.reason, f"container {container.name}: {hold.detail}")
+
+
+def _ask(
+    recommender: Recommender[Any],
+    members: Sequence[tuple[Candidate, Container, Situation]],
+    patience: float,
+    tick: Callable[[], float],
+) -> list[Target | Abstain | Hold]:
+    if type(recommender).recommend_many is not Recommender.recommend_many:
+        states = [candidate.histories[container.name].state for candidate, container, _ in members]
+        started = tick()
+        try:
+            many = list(recommender.recommend_many(states, [situation for _, _, situation in members]))
+        except Exception:  # the culprit is found by asking one by one
+            many = []
+        if len(many) == len(members):
+            slow = _slow((tick() - started) / len(members), patience)
+            return [slow or _checked(answer) for answer in many]
+    return [_ask_one(recommender, member, patience, tick) for member in members]
+
+
+def _ask_one(
+    recommender: Recommender[Any],
+    member: tuple[Candidate, Container, Situation],
+    patience: float,
+    tick: Callable[[], float],
+) -> Target | Abstain | Hold:
+    candidate, container, situation = member
+    started = tick()
+    try:
+        answer = recommender.recommend(candidate.histories[container.name].state, situation)
+    except Exception as error:  # a plug-in may raise anything; it costs this pod alone
+        return Hold(Reason.RECOMMENDER_FAILED, f"{recommender.name} raised {type(error).__name__}: {error}")
+    return _slow(tick() - started, patience) or _checked(answer)
+
+
+def _slow(took: float, patience: float) -> Hold | None:
+    return Hold(Reason.RECOMMENDER_SLOW, f"took {took:.1f} s, allowed are {patience:g} s") if took > patience else None
+
+
+def _checked(answer: object) -> Target | Abstain | Hold:
+    if isinstance(answer, Abstain):
+        return answer
+    if not isinstance(answer, Target):
+        return Hold(Reason.RECOMMENDER_INVALID, f"answered {type(answer).__name__}, not Target or Abstain")
+    for name, value in (("cpu", answer.cpu), ("memory", answer.memory)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {value!r:.80}, not a number")
+    return answer
+
+
+def _abstained(answer: Abstain) -> Hold:
+    reason = Reason.INSUFFICIENT_HISTORY if answer.insufficient_history else Reason.RECOMMENDER_ABSTAINED
+    return Hold(reason, answer.because)

@@ -1,0 +1,106 @@
+"""The one loop: observe, decide, act, record. The real cluster, the simulator and the dry run all run it.
+
+What differs is behind the ports. The loop reads no clock but the monotonic one, to tell how long things took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from autoscaler.core.decide import decide, select
+from autoscaler.core.model import ClusterSnapshot, PodRef
+from autoscaler.core.plan import Decision, Plan
+from autoscaler.core.policy import Config
+from autoscaler.ports import Clock, Cluster, Done, Journal, Metrics, Turn, Unavailable, Wake, WakeKind
+
+_IN_FLIGHT = 8
+
+
+class Loop:
+    """Runs turns until told to stop.
+
+    `config` is asked at the start of each turn, so that a reloaded policy takes effect there and nowhere else.
+    `busy_since` is the monotonic time at which the running turn began (None between turns): a turn that never ends
+    shows there.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        metrics: Metrics,
+        clock: Clock,
+        journal: Journal,
+        config: Callable[[], Config],
+    ) -> None:
+        self._cluster = cluster
+        self._metrics = metrics
+        self._clock = clock
+        self._journal = journal
+        self._config = config
+        self._stopping = asyncio.Event()
+        self._turns = 0
+        self.busy_since: float | None = None
+
+    def stop(self) -> None:
+        """End after the actions in hand. Those that have not begun are not begun."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Turn after turn, until the clock says stop."""
+        wake = Wake(WakeKind.TICK)
+        while wake.kind is not WakeKind.STOP and not self._stopping.is_set():
+            turn = await self.turn(wake)
+            wake = await self._clock.wait(_next(turn))
+
+    async def turn(self, wake: Wake) -> Turn:
+        """One turn: decide about everything on a tick or a deadline, about the pods named on a change."""
+        self._turns += 1
+        started = self.busy_since = time.monotonic()
+        try:
+            turn = await self._turn(wake, started)
+        finally:
+            self.busy_since = None
+        self._journal.record(turn)
+        return turn
+
+    async def _turn(self, wake: Wake, started: float) -> Turn:
+        config = self._config()
+        try:
+            snapshot = await self._cluster.observe()
+        except Unavailable as error:
+            return Turn(self._turns, wake, _since(started), unavailable=str(error))
+        if wake.kind is not WakeKind.CHANGED:
+            self._metrics.follow(select(snapshot, config))
+        plan = await self._decide(snapshot, config, wake)
+        done = await self._act(plan)
+        return Turn(self._turns, wake, _since(started), plan, done)
+
+    async def _decide(self, snapshot: ClusterSnapshot, config: Config, wake: Wake) -> Plan:
+        scope: frozenset[PodRef] | None = wake.pods if wake.kind is WakeKind.CHANGED else None
+        # in a thread: a recommender that never returns must not keep /healthz from saying so
+        return await asyncio.to_thread(decide, snapshot, self._metrics.latest(), config, scope, tick=time.monotonic)
+
+    async def _act(self, plan: Plan) -> tuple[Done, ...]:
+        slots = asyncio.Semaphore(_IN_FLIGHT)
+
+        async def act(decision: Decision) -> Done | None:
+            async with slots:
+                if decision.action is None or self._stopping.is_set():
+                    return None
+                started = time.monotonic()
+                outcome = await self._cluster.perform(decision.action)
+                return Done(decision, outcome, _since(started))
+
+        due = [decision for decision in plan.decisions if decision.action is not None]
+        return tuple(done for done in await asyncio.gather(*map(act, due)) if done is not None)
+
+
+def _since(started: float) -> timedelta:
+    return timedelta(seconds=time.monotonic() - started)
+
+
+def _next(turn: Turn) -> datetime | None:
+    return turn.plan.next_deadline if turn.plan is not None else None
