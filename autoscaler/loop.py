@@ -42,6 +42,7 @@ class Loop:
         self._config = config
         self._stopping = asyncio.Event()
         self._turns = 0
+        self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
         self.busy_since: float | None = None
 
     def stop(self) -> None:
@@ -53,7 +54,18 @@ class Loop:
         wake = Wake(WakeKind.TICK)
         while wake.kind is not WakeKind.STOP and not self._stopping.is_set():
             turn = await self.turn(wake)
-            wake = await self._clock.wait(_next(turn))
+            wake = await self._clock.wait(self._next_deadline(turn))
+
+    def _next_deadline(self, turn: Turn) -> datetime | None:
+        """The earliest deadline of all pods, of which the turn may have decided only some."""
+        if turn.plan is not None:
+            if turn.wake.kind is not WakeKind.CHANGED:
+                self._due.clear()
+            for decision in turn.plan.decisions:
+                self._due.pop(decision.pod.ref, None)
+                if decision.due_at is not None:
+                    self._due[decision.pod.ref] = decision.due_at
+        return min(self._due.values(), default=None)
 
     async def turn(self, wake: Wake) -> Turn:
         """One turn: decide about everything on a tick or a deadline, about the pods named on a change."""
@@ -100,7 +112,3 @@ class Loop:
 
 def _since(started: float) -> timedelta:
     return timedelta(seconds=time.monotonic() - started)
-
-
-def _next(turn: Turn) -> datetime | None:
-    return turn.plan.next_deadline if turn.plan is not None else None
