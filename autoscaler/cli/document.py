@@ -19,7 +19,7 @@ from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal
 from autoscaler.core.policy import Mode, Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Step
+from autoscaler.core.trail import sentence
 
 SCHEMA_VERSION = "bridge-autoscaler.dev/plan/v1"
 
@@ -105,8 +105,13 @@ class Item(_Part, frozen=True):
 
     @property
     def proposes(self) -> bool:
-        """Whether anything is proposed, acted on or not."""
+        """Whether an amount is proposed that differs from the spec, even if nothing comes of it."""
         return any(container.changed for container in self.containers)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is something to do: for the controller, or, where a policy only recommends, for a person."""
+        return self.action is not ActionWord.NONE or self.reason is Reason.RECOMMEND_ONLY
 
 
 class ProblemPart(_Part, frozen=True):
@@ -147,20 +152,6 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of the document."""
     schema = msgspec.json.schema(Document)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_VERSION, **schema}
-
-
-def sentence(step: Step) -> str:
-    """One step of a trail in words: `cpu: p95 of 3.2d = 812m`, `cpu: maxAllowed caps 934m at 800m (…)`."""
-    before, after = (None if n is None else step.resource.quantity(n) for n in (step.before, step.after))
-    why = " ".join(filter(None, (step.name, step.because)))
-    if step.cap and step.before is not None and step.after is not None:
-        bite = f"caps {before} at {after}" if step.after < step.before else f"raises {before} to {after}"
-        return f"{step.resource}: {step.name} {bite}" + (f" ({step.because})" if step.because else "")
-    if after is None:
-        return f"{step.resource}: {why}"
-    if before is None:
-        return f"{step.resource}: {why} = {after}"
-    return f"{step.resource}: {why}: " + (f"stays {after}" if before == after else f"{before} -> {after}")
 
 
 def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:

@@ -18,7 +18,7 @@ def render_patch(document: Document) -> str:
     """
     lines = [comment(f"problem: {p.source}: {p.reason}: {p.detail}") for p in document.problems]
     for item in document.items:
-        if item.proposes:
+        if item.changes:
             lines += [comment(f"{item.namespace}/{item.pod}: {item.reason}; predicted {prediction(item)}"), line(item)]
     return "".join(f"{text}\n" for text in lines)
 

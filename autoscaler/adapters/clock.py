@@ -1,0 +1,94 @@
+"""The clock of the running controller: ticks, changed pods, deadlines in the API server's time, and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from autoscaler.core.model import PodRef
+from autoscaler.ports import Wake, WakeKind
+
+_COALESCE_S = 0.1  # one change of a pod comes as several events: spec, then conditions, then sizes
+_BETWEEN_DEADLINES_S = 1.0  # asks are dated to the second; a deadline that cannot be met must not spin the loop
+
+
+class RealClock:
+    """Wakes on the tick (at once the first time), then every `interval`.
+
+    `now` gives the API server's time. Everything here belongs to one event loop; `changed` and `stop` may be called
+    from its callbacks and signal handlers.
+    """
+
+    def __init__(self, interval: timedelta, now: Callable[[], datetime]) -> None:
+        self._interval_s = interval.total_seconds()
+        self._now = now
+        self._next_tick_s = time.monotonic()
+        self._next_deadline_s = self._next_tick_s
+        self._pods: set[PodRef] = set()
+        self._pods_due_s = 0.0
+        self._stopped = False
+        self._stir = asyncio.Event()
+        self._busy_since_s: float | None = None
+
+    def changed(self, pods: Iterable[PodRef]) -> None:
+        """Ask for a turn about these pods, 100 ms after the first of them."""
+        if not self._pods:
+            self._pods_due_s = time.monotonic() + _COALESCE_S
+        self._pods.update(pods)
+        self._stir.set()
+
+    def stop(self) -> None:
+        """From now on every wait ends at once with STOP."""
+        self._stopped = True
+        self._stir.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def busy_for(self) -> timedelta:
+        """How long the turn that runs now has lasted; zero while the loop waits."""
+        since = self._busy_since_s
+        return timedelta(0) if since is None else timedelta(seconds=time.monotonic() - since)
+
+    async def wait(self, until: datetime | None) -> Wake:
+        self._busy_since_s = None
+        try:
+            while (wake := self._due(until)) is None:
+                self._stir.clear()
+                try:
+                    async with asyncio.timeout(self._sleep_s(until)):
+                        await self._stir.wait()
+                except TimeoutError:
+                    pass
+            return wake
+        finally:
+            self._busy_since_s = time.monotonic()
+
+    def _due(self, until: datetime | None) -> Wake | None:
+        now_s = time.monotonic()
+        if self._stopped:
+            return Wake(WakeKind.STOP)
+        if now_s >= self._next_tick_s:
+            self._next_tick_s = now_s + self._interval_s
+            self._pods.clear()
+            return Wake(WakeKind.TICK)
+        if until is not None and now_s >= self._next_deadline_s and self._now() >= until:
+            self._next_deadline_s = now_s + _BETWEEN_DEADLINES_S
+            return Wake(WakeKind.DEADLINE)
+        if self._pods and now_s >= self._pods_due_s:
+            pods = frozenset(self._pods)
+            self._pods.clear()
+            return Wake(WakeKind.CHANGED, pods)
+        return None
+
+    def _sleep_s(self, until: datetime | None) -> float:
+        now_s = time.monotonic()
+        waits = [self._next_tick_s - now_s]
+        if until is not None:
+            waits.append(max((until - self._now()).total_seconds(), self._next_deadline_s - now_s))
+        if self._pods:
+            waits.append(self._pods_due_s - now_s)
+        return max(min(waits), 0.0)

@@ -1,0 +1,179 @@
+"""The journal of the controller: one log line a turn, one an action, and the metrics that /metrics shows."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from autoscaler import __version__
+from autoscaler.core.actions import OutcomeKind, Resize
+from autoscaler.core.model import Problem, Resource
+from autoscaler.core.reasons import Reason
+from autoscaler.core.trail import sentence
+from autoscaler.ports import Done, Turn, WakeKind
+
+_FINE = frozenset({OutcomeKind.ACCEPTED, OutcomeKind.REPORTED, OutcomeKind.SUPERSEDED, OutcomeKind.GONE})
+
+
+class LogJournal:
+    """Writes turns and actions to a structured logger. A problem is written when it appears, not every turn."""
+
+    def __init__(self, logger: structlog.stdlib.BoundLogger) -> None:
+        self._logger = logger
+        self._known: frozenset[Problem] = frozenset()
+
+    def record(self, turn: Turn) -> None:
+        for done in turn.done:
+            self._action(done)
+        problems = frozenset(turn.plan.problems if turn.plan else ())
+        for problem in sorted(problems - self._known, key=lambda p: (p.source, p.reason, p.detail)):
+            self._logger.warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
+        if turn.plan is not None:
+            # a turn about a few pods does not see every problem there is
+            self._known = problems if turn.wake.kind is WakeKind.TICK else self._known | problems
+        self._turn(turn)
+
+    def _turn(self, turn: Turn) -> None:
+        facts = {"turn": turn.number, "wake": turn.wake.kind.value, "took_s": round(turn.took.total_seconds(), 3)}
+        if turn.plan is None:
+            self._logger.warning("turn", sentence=f"nothing is done: {turn.unavailable}", **facts)
+            return
+        reasons = Tally(decision.reason.value for decision in turn.plan.decisions)
+        outcomes = Tally(done.outcome.kind.value for done in turn.done)
+        self._logger.info(
+            "turn",
+            sentence=summary(turn),
+            **facts,
+            pods=len(turn.plan.decisions),
+            reasons=dict(sorted(reasons.items())),
+            outcomes=dict(sorted(outcomes.items())),
+            problems=len(turn.plan.problems),
+        )
+
+    def _action(self, done: Done) -> None:
+        decision, outcome = done.decision, done.outcome
+        write = self._logger.info if outcome.kind in _FINE else self._logger.warning
+        write(
+            "resize",
+            namespace=decision.pod.namespace,
+            pod=decision.pod.name,
+            uid=decision.pod.uid,
+            node=decision.pod.node,
+            policy=decision.policy,
+            outcome=outcome.kind.value,
+            answer=outcome.detail,
+            cause=outcome.cause,
+            reason=decision.reason.value,
+            detail=decision.detail,
+            predicted=decision.prediction.outcome.value,
+            changes=changes(decision.action) if decision.action else {},
+            because={p.container.name: [sentence(s) for s in p.trail] for p in decision.proposals if p.changed},
+            took_s=round(done.took.total_seconds(), 3),
+        )
+
+
+def summary(turn: Turn) -> str:
+    """A turn in one sentence: `2 of 12 pods resized; 9 AtTarget, 1 NoData`."""
+    decisions = turn.plan.decisions if turn.plan else ()
+    accepted = sum(done.outcome.kind is OutcomeKind.ACCEPTED for done in turn.done)
+    rest = Tally(decision.reason.value for decision in decisions if decision.action is None)
+    failed = Tally(done.outcome.kind.value for done in turn.done if done.outcome.kind is not OutcomeKind.ACCEPTED)
+    words = [f"{count} {word}" for word, count in sorted(failed.items()) + sorted(rest.items())]
+    return f"{accepted} of {len(decisions)} pods resized" + (f"; {', '.join(words)}" if words else "")
+
+
+def changes(action: Resize) -> dict[str, dict[str, str]]:
+    """The amounts that an action sets, by container: `{"bridge": {"requests.cpu": "1500m"}}`."""
+    return {
+        container.name: {
+            f"{field}.{resource}": resource.quantity(amount)
+            for field, amounts in (("requests", container.change.requests), ("limits", container.change.limits))
+            for resource in Resource
+            if (amount := amounts.get(resource)) is not None
+        }
+        for container in action.containers
+    }
+
+
+class MetricsJournal:
+    """Counts turns in a registry of its own. Series of closed sets exist from the start, at zero.
+
+    `measured_at` says when usage was last measured; the age is NaN until it has been, for missing is never zero.
+    """
+
+    def __init__(self, registry: CollectorRegistry, measured_at: Callable[[], datetime | None]) -> None:
+        def named(name: str) -> str:
+            return f"bridge_autoscaler_{name}"
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(named(name), text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(named(name), text, labels, registry=registry)
+
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(named(f"{name}_duration_seconds"), text, registry=registry)
+
+        self._measured_at = measured_at
+        self._turns = counter("turns", "Turns of the loop, by what woke it.", "wake")
+        self._unavailable = counter("turns_unavailable", "Turns in which the cluster could not be observed.")
+        self._decisions = counter("decisions", "Decisions about pods, by reason.", "reason")
+        self._actions = counter("actions", "Resizes sent, by what came of them.", "outcome")
+        self._turn_s = seconds("turn", "How long turns last, actions included.")
+        self._action_s = seconds("action", "How long the API server takes to answer a resize.")
+        self._age_s = gauge("measurement_age_seconds", "Age of the newest measurement of usage; NaN before the first.")
+        self._pods = gauge("pods", "Pods that each policy selects, at the last tick.", "policy")
+        self._problems = gauge("problems", "Problems that belong to no single pod, at the last tick.")
+        gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
+        self._age_s.set(float("nan"))
+        for kind in WakeKind:
+            if kind is not WakeKind.STOP:
+                self._turns.labels(kind.value)
+        for reason in Reason:
+            self._decisions.labels(reason.value)
+        for outcome in OutcomeKind:
+            self._actions.labels(outcome.value)
+
+    def record(self, turn: Turn) -> None:
+        self._turns.labels(turn.wake.kind.value).inc()
+        self._turn_s.observe(turn.took.total_seconds())
+        for done in turn.done:
+            self._actions.labels(done.outcome.kind.value).inc()
+            self._action_s.observe(done.took.total_seconds())
+        if turn.plan is None:
+            self._unavailable.inc()
+            return
+        for decision in turn.plan.decisions:
+            self._decisions.labels(decision.reason.value).inc()
+        if (measured_at := self._measured_at()) is not None:
+            self._age_s.set((turn.plan.taken_at - measured_at).total_seconds())
+        if turn.wake.kind is WakeKind.TICK:
+            self._pods.clear()
+            for policy, count in Tally(d.policy for d in turn.plan.decisions if d.policy is not None).items():
+                self._pods.labels(policy).set(count)
+            self._problems.set(len(turn.plan.problems))
+
+
+class Readiness:
+    """Ready once the cluster has been observed and decided about; stays so."""
+
+    def __init__(self) -> None:
+        self.ready = False
+
+    def record(self, turn: Turn) -> None:
+        self.ready = self.ready or turn.plan is not None
+
+
+class Journals:
+    """Several journals as one."""
+
+    def __init__(self, *journals: LogJournal | MetricsJournal | Readiness) -> None:
+        self._journals = journals
+
+    def record(self, turn: Turn) -> None:
+        for journal in self._journals:
+            journal.record(turn)
