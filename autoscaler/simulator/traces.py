@@ -1,0 +1,74 @@
+"""Recorded usage of real containers, played back in virtual time.
+
+Where the recordings come from, and under which licence: traces/README.md. Values are held until the next row, never
+interpolated, since nothing is known in between.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autoscaler.core.model import Resource
+
+_COLUMNS = {Resource.CPU: "cpu_cores", Resource.MEMORY: "memory_bytes"}
+_STEP_S = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One quantity over time: `values` (cores or bytes) `step_s` seconds apart, the first at unix second `starts_s`.
+
+    It repeats for ever in both directions.
+    """
+
+    values: NDArray[np.float64]
+    step_s: int = _STEP_S
+    starts_s: int = 0
+
+    def at(self, instants: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The values at these unix seconds."""
+        return self.values[(instants - self.starts_s) // self.step_s % len(self.values)]
+
+    @staticmethod
+    def of(values: Sequence[float], *, step_s: int = _STEP_S, starts_at: datetime | None = None) -> Series:
+        """A series from plain numbers; a single one is constant usage."""
+        starts_s = 0 if starts_at is None else int(starts_at.timestamp())
+        return Series(_frozen(np.asarray(values, np.float64)), step_s, starts_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """What a container would use if nothing limited it: `cpu` in cores, `memory` in bytes."""
+
+    cpu: Series
+    memory: Series
+
+
+def recorded(trace: str, resource: Resource, *, starts_at: datetime, scale: float = 1.0) -> Series:
+    """One column of a recording, its first row at `starts_at`, every value multiplied by `scale`.
+
+    Raises `FileNotFoundError` for an unknown trace, `ValueError` if it has no such column.
+    """
+    return Series(_frozen(_column(trace, resource) * scale), _STEP_S, int(starts_at.timestamp()))
+
+
+@cache
+def _column(trace: str, resource: Resource) -> NDArray[np.float64]:
+    text = files("autoscaler.simulator").joinpath("traces", f"{trace}.csv").read_text(encoding="utf-8")
+    cells = [row[_COLUMNS[resource]] for row in csv.DictReader(text.splitlines())]
+    if "" in cells:
+        raise ValueError(f"trace {trace} has no {resource}")
+    return _frozen(np.asarray(cells, np.float64))
+
+
+def _frozen(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    values.setflags(write=False)
+    return values
