@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from autoscaler.core.model import PodRef
@@ -15,7 +16,7 @@ _BETWEEN_DEADLINES_S = 1.0  # asks are dated to the second; a deadline that cann
 
 
 class RealClock:
-    """Wakes on the tick (at once the first time), then every `interval`.
+    """Wakes every `interval`, the first time one interval after its making: the loop's first turn needs no clock.
 
     `now` gives the API server's time. Everything here belongs to one event loop; `changed` and `stop` may be called
     from its callbacks and signal handlers.
@@ -24,13 +25,12 @@ class RealClock:
     def __init__(self, interval: timedelta, now: Callable[[], datetime]) -> None:
         self._interval_s = interval.total_seconds()
         self._now = now
-        self._next_tick_s = time.monotonic()
-        self._next_deadline_s = self._next_tick_s
+        self._next_tick_s = time.monotonic() + self._interval_s
+        self._next_deadline_s = 0.0
         self._pods: set[PodRef] = set()
         self._pods_due_s = 0.0
         self._stopped = False
         self._stir = asyncio.Event()
-        self._busy_since_s: float | None = None
 
     def changed(self, pods: Iterable[PodRef]) -> None:
         """Ask for a turn about these pods, 100 ms after the first of them."""
@@ -44,28 +44,13 @@ class RealClock:
         self._stopped = True
         self._stir.set()
 
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
-
-    def busy_for(self) -> timedelta:
-        """How long the turn that runs now has lasted; zero while the loop waits."""
-        since = self._busy_since_s
-        return timedelta(0) if since is None else timedelta(seconds=time.monotonic() - since)
-
     async def wait(self, until: datetime | None) -> Wake:
-        self._busy_since_s = None
-        try:
-            while (wake := self._due(until)) is None:
-                self._stir.clear()
-                try:
-                    async with asyncio.timeout(self._sleep_s(until)):
-                        await self._stir.wait()
-                except TimeoutError:
-                    pass
-            return wake
-        finally:
-            self._busy_since_s = time.monotonic()
+        while (wake := self._due(until)) is None:
+            self._stir.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._sleep_s(until)):
+                    await self._stir.wait()
+        return wake
 
     def _due(self, until: datetime | None) -> Wake | None:
         now_s = time.monotonic()

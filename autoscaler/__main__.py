@@ -1,0 +1,16 @@
+"""The program `bridge-autoscaler`."""
+
+from __future__ import annotations
+
+import sys
+
+from autoscaler.cli import run
+
+
+def main() -> None:
+    """Run the command that the arguments name, and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
