@@ -25,6 +25,8 @@ from autoscaler.core.plan import PredictedOutcome, Prediction
 from autoscaler.core.units import Bytes, Millicores
 
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+_MANAGER = {Resource.CPU: "CPU Manager", Resource.MEMORY: "Memory Manager"}
+_STATIC_MANAGER = 'Resize is infeasible for Guaranteed Pods alongside {} policy "static"'
 
 
 class Verdict(StrEnum):
@@ -127,11 +129,15 @@ def _exceeds(wanted: int | None, available: int | None) -> bool:
     return available is not None and (wanted or 0) > available
 
 
-def admit(pod: Pod, node: Node, others: ResourceList) -> Answer:
+def admit(pod: Pod, node: Node, others: ResourceList, static: frozenset[Resource] = frozenset()) -> Answer:
     """The kubelet's decision about the pod's spec. `others`: Σ allocated of the other pods on the node.
 
-    All containers are accepted together or not at all; only the first lacking resource is named.
+    All containers are accepted together or not at all; only the first lacking resource is named. `static`: resources
+    whose manager has the policy static, which no field of the node shows.
     """
+    for resource in Resource:
+        if resource in static and pod.qos_class is QoSClass.GUARANTEED and _moves_request(pod, resource):
+            return Answer(Verdict.INFEASIBLE, _STATIC_MANAGER.format(_MANAGER[resource]))
     wanted = footprint(pod, desired)
     for resource in Resource:
         asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
@@ -143,6 +149,10 @@ def admit(pod: Pod, node: Node, others: ResourceList) -> Answer:
         )
         return Answer(Verdict.DEFERRED, message, resource, asked + used - capacity)
     return Answer(Verdict.ACCEPTED)
+
+
+def _moves_request(pod: Pod, resource: Resource) -> bool:
+    return any(desired(c).get(resource) != allocated(c).get(resource) for c in pod.containers)
 
 
 def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:

@@ -1,0 +1,111 @@
+"""Everything together: control plane, node agent, and a Prometheus that scrapes what the agent exports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.rig.agent import Agent
+from tests.rig.build import binary
+from tests.rig.control_plane import ControlPlane
+from tests.rig.prometheus_server import PrometheusServer
+
+ROOT = Path(__file__).parents[2]
+
+
+class Rig:
+    """A small cluster in a folder of its own. Use it as a context manager: it stops all that it started."""
+
+    def __init__(self, folder: Path, *, scrape_interval: str = "1s") -> None:
+        self.folder = folder
+        self._numbers = count(1)
+        self.control_plane = ControlPlane(_made(folder / "control-plane"))
+        try:
+            self.agent = Agent(
+                self.control_plane.url, self.control_plane.certificate, self.control_plane.token("kubelet")
+            )
+            try:
+                self.prometheus = PrometheusServer(
+                    _made(folder / "prometheus"), self.agent.scrape_configs(), scrape_interval=scrape_interval
+                )
+            except BaseException:
+                self.agent.stop()
+                raise
+        except BaseException:
+            self.control_plane.stop()
+            raise
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The controller's: its service account, with what `rbac/` grants."""
+        return self.control_plane.kubeconfig("controller")
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        return self.control_plane.kubeconfig("admin")
+
+    @property
+    def nobody_kubeconfig(self) -> Path:
+        """A user without any permission."""
+        return self.control_plane.kubeconfig("nobody")
+
+    @property
+    def prometheus_url(self) -> str:
+        return self.prometheus.url
+
+    def audit(self) -> list[dict[str, Any]]:
+        """The API server's audit records so far (audit.k8s.io/v1), oldest first."""
+        return self.control_plane.audit()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
+        """Run kubectl, as admin unless told otherwise. Returns its stdout; raises AssertionError with its stderr."""
+        done = subprocess.run(
+            [binary("kubectl"), f"--kubeconfig={kubeconfig or self.admin_kubeconfig}", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"HOME": str(self.folder)},  # its discovery cache belongs to this cluster
+        )
+        if done.returncode:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, manifest: str) -> None:
+        """`kubectl apply` a YAML text, with strict validation."""
+        self.kubectl("apply", "--validate=strict", "-f", "-", stdin=manifest)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any]:
+        """A pod as the API server has it."""
+        pod: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, f"--namespace={namespace}", "--output=json"))
+        return pod
+
+    def namespace(self, prefix: str = "test") -> str:
+        """A fresh namespace."""
+        name = f"{prefix}-{next(self._numbers)}"
+        self.kubectl("create", "namespace", name)
+        return name
+
+    def install_role(self) -> None:
+        """Give the controller's service account what `rbac/base` grants."""
+        self.kubectl("create", "namespace", "bridge-autoscaler")
+        self.kubectl("apply", "--validate=strict", "-k", str(ROOT / "rbac" / "base"))
+
+    def stop(self) -> None:
+        self.prometheus.stop()
+        self.agent.stop()
+        self.control_plane.stop()
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
