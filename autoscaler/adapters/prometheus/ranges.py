@@ -1,0 +1,84 @@
+"""Which instants are asked for, and in how many requests. Pure arithmetic on whole unix seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autoscaler.core.history import ContainerRef
+from autoscaler.core.recommender import Grid
+
+MOST_POINTS = 100_000  # in one response: 3.5 MB of JSON, and a small fraction of --query.max-samples (50 million)
+MOST_STEPS = 11_000  # Prometheus refuses ranges with more
+MOST_PODS = 250  # named in one query: Prometheus looks up to 256 alternatives of a regex up in its index
+_MOST_CELLS = 2_000_000  # of one batch held in memory: 16 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The instants `first`, `first + step`, … `last`, all multiples of the step."""
+
+    first: int
+    last: int
+    step: int
+
+    def __len__(self) -> int:
+        return (self.last - self.first) // self.step + 1
+
+    def pieces(self, steps: int) -> Iterator[Span]:
+        """The same instants in spans of at most so many steps."""
+        for first in range(self.first, self.last + 1, steps * self.step):
+            yield Span(first, min(first + (steps - 1) * self.step, self.last), self.step)
+
+
+def newest_instant(now: float, scrape_interval_s: int, step: int) -> int:
+    """The newest grid point that is settled: two scrapes ago, so that late ones have arrived."""
+    return int(now - 2 * scrape_interval_s) // step * step
+
+
+def spans(after: int | None, end: int, grid: Grid) -> tuple[Span, ...]:
+    """What a history that reaches up to `after` (None: no history) lacks up to `end`, in order of time.
+
+    What is older than `grid.fine` is asked for at block resolution.
+    """
+    start = end - grid.lookback if after is None else max(after, end - grid.lookback)
+    wanted = []
+    coarse_until = start
+    if grid.block > grid.step:
+        boundary = (end - grid.fine) // grid.block * grid.block
+        first = (start // grid.block + 1) * grid.block
+        if first <= boundary:
+            wanted.append(Span(first, boundary, grid.block))
+            coarse_until = boundary
+    first = (coarse_until // grid.step + 1) * grid.step
+    if first <= end:
+        wanted.append(Span(first, end, grid.step))
+    return tuple(wanted)
+
+
+def chunks(span: Span, series: int, most_points: int = MOST_POINTS) -> tuple[Span, ...]:
+    """The span in pieces of which each response holds at most so many points."""
+    return tuple(span.pieces(min(MOST_STEPS, max(1, most_points // max(1, series)))))
+
+
+def batches(containers: Sequence[ContainerRef], columns: int) -> Iterator[tuple[ContainerRef, ...]]:
+    """Containers in groups that are measured and folded together; those of one pod stay together.
+
+    A group of few instants may be large (one query then asks for whole namespaces); one of many instants is bounded by
+    what it takes in memory and by the number of pods that one query should name.
+    """
+    most = max(1, _MOST_CELLS // max(1, columns))
+    by_pod: dict[tuple[str, str], list[ContainerRef]] = {}
+    for container in sorted(containers):
+        by_pod.setdefault((container.namespace, container.pod), []).append(container)
+    most_pods = len(by_pod) if len(containers) * columns <= MOST_POINTS else MOST_PODS
+    batch: list[ContainerRef] = []
+    pods = 0
+    for of_pod in by_pod.values():
+        if batch and (pods == most_pods or len(batch) + len(of_pod) > most):
+            yield tuple(batch)
+            batch, pods = [], 0
+        batch += of_pod
+        pods += 1
+    if batch:
+        yield tuple(batch)

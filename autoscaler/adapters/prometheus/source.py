@@ -1,0 +1,363 @@
+"""Usage from Prometheus, folded into histories: the `Metrics` port.
+
+One task measures in cycles. A cycle asks each container's missing grid points, in few requests for many containers: the
+newest ones for those that are up to date, the whole look-back for new ones. Requests, decoding and folding happen in
+worker threads; what is published is immutable. When Prometheus fails, the old histories stay and grow old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member
+from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.model import Problem
+from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Grid
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]  # requests done, requests in all; the latter grows when ranges are halved
+
+_THREADS = 4
+_OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
+_RETRIES = 2
+_RETRY_PAUSE_S = 0.5
+_MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
+_MOST_SKEW_S = 30
+_UNKNOWN_SCRAPE_INTERVAL_S = 60
+_SCRAPE_INTERVAL_RANGE_S = 600  # of samples that are looked at to find it
+_SCRAPE_INTERVAL_VALID_S = 600.0
+_SHORTEST_PAUSE_S = 1.0
+_PAUSE_WITHOUT_DATA_S = 10.0
+_BACKFILL_TIME_S = 30.0
+_SOURCE = "Prometheus"
+_NOT_YET = Gap(Reason.METRICS_UNAVAILABLE, "not measured yet")
+_NO_DATA = Gap(Reason.NO_DATA, "no samples in Prometheus")
+
+
+class _Key(NamedTuple):
+    """What a history depends on: as long as it is the same, a reloaded policy goes on with it."""
+
+    fold_key: Hashable
+    grid: Grid
+    rate_window_s: int
+
+    @classmethod
+    def of(cls, policy: Policy) -> _Key:
+        return cls(policy.recommender.fold_key, policy.grid, max(1, round(policy.rate_window.total_seconds())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    """A container that is followed. `measured_until`: the newest grid point that was asked for, whatever came back."""
+
+    key: _Key
+    policy: Policy
+    history: History | None = None
+    measured_until: int | None = None
+    gap: Gap = _NOT_YET
+
+
+class _Work(NamedTuple):
+    """A batch with its requests. `since`: how far its members had been measured; None for a back-fill."""
+
+    batch: Batch
+    chunks: tuple[Chunk, ...]
+    tracked: Mapping[ContainerRef, _Tracked]
+    since: int | None
+
+
+class _Cycle:
+    """What one cycle has come to so far."""
+
+    def __init__(self, progress: Progress | None, started_at: datetime, backfill_until: float) -> None:
+        self._progress = progress
+        self.started_at = started_at
+        self.backfill_until = backfill_until  # loop time after which no further back-fill is started
+        self.requests = self._finished = 0
+        self.unreachable = 0
+        self.postponed = False
+        self.problems: dict[Problem, None] = {}
+
+    def finish(self, requests: int) -> None:
+        self._finished += requests
+        if self._progress is not None:
+            self._progress(self._finished, self.requests)
+
+
+class PrometheusMetrics:
+    """The `Metrics` port over one Prometheus.
+
+    `now` (aware) is the time that everything is measured against; the API server's, in a controller. All methods are
+    to be called on one event loop.
+    """
+
+    def __init__(self, url: str, *, now: Callable[[], datetime]) -> None:
+        self._api = PrometheusApi(url)
+        self._now = now
+        self._tracked: dict[ContainerRef, _Tracked] = {}
+        self._latest = Measurements(default=_NOT_YET)
+        self._fresh = asyncio.Event()
+        self._slots = asyncio.Semaphore(_THREADS)
+        self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
+        self._most_points = ranges.MOST_POINTS
+        self._scrape_interval_s = _UNKNOWN_SCRAPE_INTERVAL_S
+        self._scrape_interval_until = 0.0
+
+    def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
+        """Measure these containers from now on; what is known of any other is dropped. Returns at once."""
+        keys = {id(policy): _Key.of(policy) for policy in wanted.values()}
+        before, self._tracked = self._tracked, {}
+        fresh = False
+        for container, policy in wanted.items():
+            old, key = before.get(container), keys[id(policy)]
+            if old is None or old.key != key:
+                fresh = True
+                self._tracked[container] = _Tracked(key, policy)
+            else:
+                self._tracked[container] = old if old.policy is policy else replace(old, policy=policy)
+        if fresh or len(before) != len(self._tracked):
+            self._publish(self._latest.measured_at, self._latest.problems)
+        if fresh:
+            self._fresh.set()
+
+    def latest(self) -> Measurements:
+        """The newest measurements. Never waits."""
+        return self._latest
+
+    async def measure_once(self, progress: Progress | None = None) -> Measurements:
+        """Measure all that is missing now, however long it takes. Failures are in the result, never raised."""
+        await self._measure(_Cycle(progress, self._now(), float("inf")))
+        return self._latest
+
+    async def run(self) -> None:
+        """Measure for ever: whenever a new grid point has settled, and at once when new containers are followed.
+
+        A long back-fill is spread over several cycles, so that it does not keep the others from being measured.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            self._fresh.clear()
+            cycle = _Cycle(None, self._now(), loop.time() + _BACKFILL_TIME_S)
+            await self._measure(cycle)
+            await asyncio.sleep(_SHORTEST_PAUSE_S)
+            if not cycle.postponed:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._fresh.wait(), self._pause())
+
+    def close(self) -> None:
+        """Close idle connections. A thread that still waits for an answer does not keep the process from ending."""
+        self._api.close()
+
+    def _pause(self) -> float:
+        """Seconds until there is something to measure."""
+        until = [t.measured_until + t.key.grid.step for t in self._tracked.values() if t.measured_until is not None]
+        if not until or any(problem.reason == Reason.METRICS_UNAVAILABLE for problem in self._latest.problems):
+            return _PAUSE_WITHOUT_DATA_S
+        # never longer than a step: the measured instants may be by Prometheus' clock, which may differ
+        longest = min(tracked.key.grid.step for tracked in self._tracked.values())
+        return max(0.0, min(min(until) + 2 * self._scrape_interval_s - self._now().timestamp(), longest))
+
+    async def _measure(self, cycle: _Cycle) -> None:
+        self._most_points = min(ranges.MOST_POINTS, 2 * self._most_points)  # what was too much once may pass later
+        measured_at = self._latest.measured_at
+        try:
+            now = await self._server_now(cycle)
+        except MetricsError as error:
+            self._fail(cycle, error, self._tracked)
+        else:
+            await self._find_scrape_interval(cycle)
+            work = list(self._missing(now))
+            cycle.requests = sum(len(item.chunks) for item in work)
+            async with asyncio.TaskGroup() as tasks:
+                for item in work:
+                    tasks.create_task(self._measure_batch(item, cycle))
+            measured_at = self._latest.measured_at if work else cycle.started_at
+        self._publish(measured_at, tuple(cycle.problems))
+
+    async def _server_now(self, cycle: _Cycle) -> float:
+        """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
+        before = self._now().timestamp()
+        server = await self._call(self._api.server_time)
+        local = (before + self._now().timestamp()) / 2
+        if abs(server - local) <= _MOST_SKEW_S:
+            return local
+        detail = f"the clock of {self._api.address} differs by {server - local:+.0f} s; its time is used for queries"
+        cycle.problems[Problem(_SOURCE, "ClockSkew", detail)] = None
+        return server
+
+    async def _find_scrape_interval(self, cycle: _Cycle) -> None:
+        """Read off the newest series how often it is scraped; how often is in no API."""
+        loop = asyncio.get_running_loop()
+        namespaces = {container.namespace for container in self._tracked}
+        if not namespaces or loop.time() < self._scrape_interval_until:
+            return
+        try:
+            newest = await self._call(self._api.instant, queries.newest_series(queries.selector(namespaces)))
+            for series in newest.result[:1]:
+                query = queries.raw_samples(series.labels, _SCRAPE_INTERVAL_RANGE_S)
+                raw = await self._call(self._api.instant, query)
+                gaps = np.concatenate([np.diff(found.at) for found in raw.result] or [np.empty(0)])
+                if len(gaps):
+                    self._scrape_interval_s = max(1, round(float(np.median(gaps))))
+                    self._scrape_interval_until = loop.time() + _SCRAPE_INTERVAL_VALID_S
+        except MetricsError as error:
+            self._fail(cycle, error, {})
+
+    def _missing(self, now: float) -> Iterator[_Work]:
+        """What there is to measure: first what is nearly up to date, then the back-fills."""
+        groups: dict[tuple[Grid, int, int], list[ContainerRef]] = defaultdict(list)
+        for container, tracked in self._tracked.items():
+            since = -1 if tracked.measured_until is None else tracked.measured_until
+            groups[tracked.key.grid, tracked.key.rate_window_s, since].append(container)
+        for (grid, rate_window_s, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
+            end = ranges.newest_instant(now, self._scrape_interval_s, grid.step)
+            after = None if since < 0 else since
+            spans = ranges.spans(after, end, grid)
+            for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
+                tracked_part = {container: self._tracked[container] for container in part}
+                members = {c: Member(t.history, t.policy.recommender) for c, t in tracked_part.items()}
+                batch = Batch(members, grid, rate_window_s, spans)
+                yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
+
+    async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
+        failure: MetricsError | None = None
+
+        async def ask(chunk: Chunk) -> None:
+            nonlocal failure
+            async with self._slots:
+                if failure is None:
+                    try:
+                        missing = await _in_thread(self._fetch, work.batch, chunk)
+                    except MetricsError as error:
+                        failure = error
+                    else:
+                        self._note_partial(cycle, missing)
+            cycle.finish(1)
+
+        async with self._open_batches:
+            now = asyncio.get_running_loop().time()
+            if cycle.unreachable >= _MOST_UNREACHABLE or (work.since is None and now > cycle.backfill_until):
+                cycle.postponed = True
+                cycle.finish(len(work.chunks))
+                return
+            work.batch.open()
+            async with asyncio.TaskGroup() as tasks:
+                for chunk in work.chunks:
+                    tasks.create_task(ask(chunk))
+            if failure is not None:
+                self._fail(cycle, failure, work.tracked)
+                return
+            async with self._slots:
+                folded = await _in_thread(work.batch.fold)
+        self._commit(work, folded)
+        self._publish(cycle.started_at, self._latest.problems)
+
+    def _commit(self, work: _Work, folded: Mapping[ContainerRef, History | None]) -> None:
+        until = work.batch.spans[-1].last
+        for container, history in folded.items():
+            now = self._tracked.get(container)
+            # it may have left, come back or changed its policy meanwhile
+            if now and now.key == work.tracked[container].key and now.measured_until == work.since:
+                self._tracked[container] = replace(now, history=history, measured_until=until, gap=_NO_DATA)
+
+    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, _Tracked]) -> None:
+        cycle.unreachable += error.status is None
+        detail = f"{self._api.address} {error.text}"
+        cycle.problems[Problem(_SOURCE, Reason.METRICS_UNAVAILABLE, detail)] = None
+        gap = Gap(Reason.METRICS_UNAVAILABLE, detail)
+        for container in tracked:
+            now = self._tracked.get(container)
+            if now and now.measured_until is None:
+                self._tracked[container] = replace(now, gap=gap)
+
+    def _note_partial(self, cycle: _Cycle, missing: tuple[str, ...]) -> None:
+        for text in missing:
+            problem = Problem(_SOURCE, "PartialResponse", f"{self._api.address} left data out: {text[:300]}")
+            cycle.problems[problem] = None
+
+    def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
+        histories = {container: tracked.history or tracked.gap for container, tracked in self._tracked.items()}
+        self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems)
+
+    async def _call(self, function: Callable[..., T], *args: object) -> T:
+        async with self._slots:
+            return await _in_thread(_retry, function, *args)
+
+    def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
+        """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
+        query = batch.query(chunk)
+        missing: tuple[str, ...] = ()
+        spans = [chunk.span]
+        while spans:
+            span = spans.pop()
+            points = len(span) * len(batch.members)
+            if len(span) == 1 or points <= self._most_points:
+                try:
+                    answer = _retry(self._api.range, query, span)
+                except MetricsError as error:
+                    if len(span) == 1 or not error.too_much:
+                        raise
+                    self._most_points = max(1, points // 2)
+                else:
+                    batch.fill(chunk, answer.result)
+                    missing += answer.missing
+                    continue
+            spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
+        return missing
+
+
+def _retry(function: Callable[..., T], *args: object) -> T:
+    """Call up to three times while the failure may pass. What is too much at once is not repeated as it is."""
+    for attempt in range(_RETRIES):
+        try:
+            return function(*args)
+        except MetricsError as error:
+            if not error.passing or error.too_much:
+                raise
+        time.sleep(_RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 (jitter, not a secret)
+    return function(*args)
+
+
+async def _in_thread(function: Callable[..., T], *args: object) -> T:
+    """The function's result, from a daemon thread.
+
+    The threads of an executor are waited for when the process ends: a Prometheus that hangs would hold that up.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast("T", result))
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = function(*args)
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop may have been closed meanwhile
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="prometheus", daemon=True).start()
+    return await future
