@@ -186,11 +186,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC."""
+    """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC.
+
+    `problems`: objects that could not be read, and are therefore not in it.
+    """
 
     taken_at: datetime
     pods: Mapping[PodRef, Pod]
     nodes: Mapping[str, Node]
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,30 @@
+"""What can go wrong with an API server, in words for the person who has to put it right.
+
+The message of each names the file or the server, the key, the value and what to do. Credentials never appear in one.
+"""
+
+from __future__ import annotations
+
+
+class KubernetesError(Exception):
+    """Base of the adapter's errors. `str()` of it is ready to be shown."""
+
+
+class BadConfiguration(KubernetesError):
+    """A kubeconfig or a service account cannot be used as it is: trying again does not help."""
+
+
+class Unreachable(KubernetesError):
+    """No answer, or none that is the API server's: refused, timed out, broken off, not trusted, HTTP 5xx."""
+
+
+class Unauthorized(KubernetesError):
+    """401, also after the credentials were read again."""
+
+
+class PermissionMissing(KubernetesError):
+    """403: a rule is missing from the role. The message names it."""
+
+
+class Expired(KubernetesError):
+    """410: the resource version is too old to go on from. List again."""
