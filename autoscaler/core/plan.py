@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from autoscaler.core.actions import Resize
-from autoscaler.core.model import Container, Pod, Problem, Resources
+from autoscaler.core.actions import ContainerResize, Resize
+from autoscaler.core.model import Container, Pod, Problem, ResourceList, Resources
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
 
@@ -72,3 +72,27 @@ class Plan:
     @property
     def next_deadline(self) -> datetime | None:
         return min((d.due_at for d in self.decisions if d.due_at is not None), default=None)
+
+
+def resize_of(pod: Pod, proposals: tuple[Proposal, ...]) -> Resize:
+    """One patch for the whole pod with the fields that differ from the spec, and no others."""
+    return Resize(
+        pod.ref,
+        pod.uid,
+        pod.generation,
+        tuple(
+            ContainerResize(p.container.name, p.container.kind, _changes(p.container.spec, p.proposed))
+            for p in proposals
+            if p.changed
+        ),
+    )
+
+
+def _changes(old: Resources, new: Resources) -> Resources:
+    def differing(before: ResourceList, after: ResourceList) -> ResourceList:
+        return ResourceList(
+            after.cpu if after.cpu != before.cpu else None,
+            after.memory if after.memory != before.memory else None,
+        )
+
+    return Resources(differing(old.requests, new.requests), differing(old.limits, new.limits))

@@ -10,7 +10,7 @@ _LEAVES_AS_IT_IS = frozenset({"minChange", "cooldown", "stale"})
 def sentence(step: Step) -> str:
     """One step: `cpu: p95 of 3.2d of samples = 812m`, `cpu: maxAllowed caps 934m at 800m (…)`."""
     before, after = (None if n is None else step.resource.quantity(n) for n in (step.before, step.after))
-    why = " ".join(filter(None, (step.name, step.because)))
+    why = step.because if step.because.startswith(step.name) else f"{step.name} {step.because}".rstrip()
     if step.cap and step.before is not None and step.after is not None:
         if step.name in _LEAVES_AS_IT_IS:
             bite = f"keeps {after} instead of {before}"
