@@ -1,0 +1,133 @@
+"""The documents say what is so: their commands run, their policies load, their links lead somewhere.
+
+A ```console block holds commands (`$ …`) and, below each, what it prints; `...` stands for any lines. A block marked
+```console rig needs a cluster and a Prometheus. A ```sh block is for reading: it changes a machine or a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from autoscaler.core.bounds import amount_of, bound
+from autoscaler.core.model import Resource, Resources
+from autoscaler.core.policy import ContainerPolicy, Stability
+from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
+from autoscaler.core.trail import sentence
+from autoscaler.recommenders.percentile import Percentile, PercentileParameters
+from tests.rig.rig import Rig
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A fenced block and where it begins."""
+
+    document: Path
+    line: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def _blocks(kind: str) -> list[Block]:
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text()
+        found += [Block(document, text.count("\n", 0, m.start()) + 1, *m.groups()) for m in _FENCE.finditer(text)]
+    return [block for block in found if block.kind == kind]
+
+
+def _policies() -> list[Block]:
+    return [block for block in _blocks("yaml") if "kind: BridgePolicy" in block.text]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder to run commands in, with the policies that a clone has."""
+    shutil.copytree(ROOT / "policies", tmp_path / "policies")
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", _blocks("console"), ids=str)
+def test_commands_run(block: Block, clone: Path) -> None:
+    _run(block, clone, {})
+
+
+@pytest.mark.rig
+@pytest.mark.parametrize("block", _blocks("console rig"), ids=str)
+def test_commands_run_against_a_cluster(block: Block, rig: Rig, clone: Path) -> None:
+    where = {
+        "BRIDGE_AUTOSCALER_KUBECONFIG": str(rig.kubeconfig),
+        "BRIDGE_AUTOSCALER_PROMETHEUS_URL": rig.prometheus_url,
+    }
+    _run(block, clone, where)
+
+
+def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            env={"PATH": path, "HOME": str(folder), "COLUMNS": "120", **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{block}: {command}\n{done.stderr}"
+        if expected.strip():
+            lines = [".*" if line.strip() == "..." else re.escape(line) for line in expected.rstrip().splitlines()]
+            assert re.fullmatch("\n".join(lines), done.stdout.rstrip(), re.DOTALL), f"{block}: {command}\n{done.stdout}"
+
+
+@pytest.mark.parametrize("block", _policies(), ids=str)
+def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(block.text)
+    _run(block._replace(text="$ bridge-autoscaler policy validate policy.yaml\n"), tmp_path, {})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    prose = _FENCE.sub("", document.read_text())
+    for target in (match["target"] for match in _LINK.finditer(prose)):
+        if not target.startswith(("https://", "http://", "#")):
+            assert (document.parent / target.partition("#")[0]).exists(), f"{document.name}: {target}"
+
+
+def test_code_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for name in re.findall(r"`((?:core|adapters|simulator|recommenders|cli)/[a-z_./]*|loop\.py|ports\.py)", text):
+        assert (ROOT / "autoscaler" / name).exists(), name
+
+
+def test_the_value_that_the_architecture_follows_has_these_numbers() -> None:
+    text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    minutes = 12 * 60
+    usage = Samples.of([60 * (i + 1) for i in range(minutes)], [0.83] * minutes, [2e9] * minutes)
+    percentile = Percentile(PercentileParameters())
+    state = percentile.fold(percentile.start(), usage, 60)
+    now = datetime.fromtimestamp(60 * minutes, UTC)
+    target = percentile.recommend(state, Situation(now, usage, EMPTY, Resources(), 60, 60))
+    assert isinstance(target, Target)
+    wanted = amount_of(Resource.CPU, target.cpu or 0)
+    assert wanted is not None
+    value, steps = bound(Resource.CPU, wanted, 500, ContainerPolicy(), Stability(), 0)
+    for step in (*target.trail, *steps):
+        if step.resource is Resource.CPU:
+            assert sentence(step) in text
+    assert f"both become {value}m" in text
