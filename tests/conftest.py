@@ -14,6 +14,13 @@ from tests.rig.rig import Rig
 _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the rig, so that `make check` can leave it out."""
+    for item in items:
+        if {"rig", "prometheus"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.rig)
+
+
 @pytest.fixture(scope="session")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """The real control plane with nodes `node-a`, `node-b` and `node-c`, and the controller's shipped role bound.

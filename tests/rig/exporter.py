@@ -13,7 +13,7 @@ from tests.rig.pod_record import Json, PodRecord, Running
 from tests.rig.usage import Usage
 
 _IDLE = Usage()
-_PAUSE_IMAGE, _PAUSE_MEMORY = "registry.k8s.io/pause:3.10", 880640
+_PAUSE_IMAGE, _PAUSE_MEMORY = "pause:3.10", 880640
 _CPU_PERIOD_US = 100_000
 
 Sample = tuple[str, Mapping[str, str], float]

@@ -156,7 +156,7 @@ class PodRecord:
     def _conditions(self) -> list[Json]:
         conditions: list[Json] = [
             _condition(kind, self.decided_generation, self.started_at)
-            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
         ]
         absent = {"$patch": "delete"}
         pending, progressing = self.pending, self.progressing

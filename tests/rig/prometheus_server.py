@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -85,6 +87,13 @@ class PrometheusServer:
         except urllib.error.HTTPError as error:
             with error:
                 raise AssertionError(f"remote write refused: {error.code} {error.read().decode()}") from None
+
+    def query(self, promql: str, at: float | None = None) -> list[tuple[dict[str, str], float]]:
+        """The vector that an instant query answers: (labels, value)."""
+        form = {"query": promql} if at is None else {"query": promql, "time": repr(at)}
+        with urllib.request.urlopen(f"{self.url}/api/v1/query", urllib.parse.urlencode(form).encode()) as response:
+            answer = json.load(response)
+        return [(one["metric"], float(one["value"][1])) for one in answer["data"]["result"]]
 
     def stop(self) -> None:
         self._process.stop()

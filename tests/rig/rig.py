@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.rig.agent import Agent
 from tests.rig.build import binary
 from tests.rig.control_plane import ControlPlane
 from tests.rig.prometheus_server import PrometheusServer
 
+T = TypeVar("T")
+
 ROOT = Path(__file__).parents[2]
+
+
+def eventually(what: str, probe: Callable[[], T | None], within_s: float = 15) -> T:
+    """Ask again and again until the answer is neither None nor false; that answer. Raises AssertionError."""
+    give_up_at = time.monotonic() + within_s
+    while not (answer := probe()):
+        assert time.monotonic() < give_up_at, f"not within {within_s:g} s: {what}"
+        time.sleep(0.05)
+    return answer
 
 
 class Rig:
@@ -21,22 +35,20 @@ class Rig:
 
     def __init__(self, folder: Path, *, scrape_interval: str = "1s") -> None:
         self.folder = folder
+        self.kubectl_path = binary("kubectl")
         self._numbers = count(1)
-        self.control_plane = ControlPlane(_made(folder / "control-plane"))
-        try:
+        with ExitStack() as started:
+            self.control_plane = ControlPlane(_made(folder / "control-plane"))
+            started.callback(self.control_plane.stop)
             self.agent = Agent(
                 self.control_plane.url, self.control_plane.certificate, self.control_plane.token("kubelet")
             )
-            try:
-                self.prometheus = PrometheusServer(
-                    _made(folder / "prometheus"), self.agent.scrape_configs(), scrape_interval=scrape_interval
-                )
-            except BaseException:
-                self.agent.stop()
-                raise
-        except BaseException:
-            self.control_plane.stop()
-            raise
+            started.callback(self.agent.stop)
+            self.prometheus = PrometheusServer(
+                _made(folder / "prometheus"), self.agent.scrape_configs(), scrape_interval=scrape_interval
+            )
+            started.callback(self.prometheus.stop)
+            self._started = started.pop_all()
 
     @property
     def kubeconfig(self) -> Path:
@@ -63,7 +75,7 @@ class Rig:
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Run kubectl, as admin unless told otherwise. Returns its stdout; raises AssertionError with its stderr."""
         done = subprocess.run(
-            [binary("kubectl"), f"--kubeconfig={kubeconfig or self.admin_kubeconfig}", *arguments],
+            [self.kubectl_path, f"--kubeconfig={kubeconfig or self.admin_kubeconfig}", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -95,9 +107,8 @@ class Rig:
         self.kubectl("apply", "--validate=strict", "-k", str(ROOT / "rbac" / "base"))
 
     def stop(self) -> None:
-        self.prometheus.stop()
-        self.agent.stop()
-        self.control_plane.stop()
+        """Stop everything, last started first."""
+        self._started.close()
 
     def __enter__(self) -> Rig:
         return self

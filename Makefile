@@ -1,0 +1,64 @@
+# Everything a person or a CI runs. Long steps print one line each; what succeeds says no more than that.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# $(call step,TITLE,COMMAND): the title, then how long it took, or the end of its output if it failed.
+define step
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; printf '%s ... ' '$(1)'; \
+	if ( $(2) ) >"$$log" 2>&1; then echo "$$SECONDS s"; else echo failed; tail -n 60 "$$log"; exit 1; fi
+endef
+
+.PHONY: help demo test check lint binaries rig bench clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster, no Prometheus and no Go
+	@$(BIN)/bridge-autoscaler demo
+
+test: $(VENV)/.dev binaries lint ## run every test, the real control plane and the real Prometheus included (needs Go)
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m pytest -q --cov --cov-report=
+	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
+
+check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute
+	@$(BIN)/python -m pytest -q -m 'not rig'
+
+lint: $(VENV)/.dev
+	$(call step,ruff,$(BIN)/ruff check . && $(BIN)/ruff format --check .)
+	$(call step,mypy,$(BIN)/mypy)
+	$(call step,import directions,$(BIN)/lint-imports)
+
+binaries: $(VENV)/.dev
+	@$(BIN)/python -m tests.rig.build
+
+rig: $(VENV)/.dev binaries ## start a control plane, a Prometheus and sample bridges for trying things by hand (needs Go)
+	@$(BIN)/python -m tests.rig
+
+bench: $(VENV)/.dev binaries ## measure decisions, plans and start-up; prints figures, fails nothing (needs Go)
+	@for file in bench/[a-z]*.py; do $(BIN)/python -m "bench.$$(basename "$$file" .py)"; done
+
+clean: ## remove the virtual environment and what the tools left (the built control plane stays in the user's cache)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov build *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not installed; Python 3.11 or newer is needed: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $$($(PYTHON) -V) is too old, 3.11 or newer is needed; name another one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; install its venv module: apt-get install python3-venv" >&2; exit 1; }
+	$(call step,making a virtual environment,$(PYTHON) -m venv --clear $(VENV))
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(call step,installing what it runs on,$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e .)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.runtime
+	$(call step,installing what it is tested with,$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]')
+	@touch $@

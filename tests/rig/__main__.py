@@ -1,0 +1,73 @@
+"""`make rig`: a cluster on loopback for trying things by hand, with sample bridges whose usage moves."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.rig.build import BuildError
+from tests.rig.process import StartError
+from tests.rig.rig import ROOT, Rig
+from tests.rig.usage import Usage
+
+_MIB = 2**20
+_USAGE = {  # mean cores, mean MiB, and how many seconds one wave takes
+    ("twin", "app"): (0.45, 330, 600),
+    ("viewer", "app"): (0.20, 150, 300),
+    ("studio", "app"): (0.40, 500, 900),
+    ("studio", "encoder"): (0.55, 200, 120),
+    ("studio", "recorder"): (0.03, 60, 600),
+}
+
+
+def main() -> int:
+    """Run until interrupted; the exit status is 1 when something cannot start."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bridge-autoscaler-rig-") as folder, Rig(Path(folder) / "rig") as rig:
+            _populate(rig)
+            print(_instructions(rig), flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+    except (BuildError, StartError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _populate(rig: Rig) -> None:
+    rig.install_role()
+    for name in ("node-a", "node-b", "node-c"):
+        rig.agent.add_node(name)
+    for (owner, container), (cores, mib, period_s) in _USAGE.items():
+        rig.agent.usage["sim", owner, container] = Usage(_wave(cores, period_s), _wave(mib * _MIB, period_s))
+    rig.apply((Path(__file__).parent / "sample.yaml").read_text())
+
+
+def _wave(mean: float, period_s: float) -> Callable[[float], float]:
+    return lambda now: mean * (1 + 0.4 * math.sin(2 * math.pi * now / period_s))
+
+
+def _instructions(rig: Rig) -> str:
+    command = Path(sys.executable).parent / "bridge-autoscaler"
+    flags = f"--kubeconfig {rig.kubeconfig} --prometheus-url {rig.prometheus_url} --policies {ROOT / 'policies'}"
+    return f"""\
+Three nodes and three sample StatefulSets in namespace sim, whose usage moves. Ctrl-C stops and removes everything.
+
+Prometheus    {rig.prometheus_url}
+kubeconfig    {rig.kubeconfig}  (the controller's service account under rbac/base)
+              {rig.admin_kubeconfig}  (cluster admin)
+
+{command} plan {flags}
+{command} run {flags}
+{rig.kubectl_path} --kubeconfig {rig.admin_kubeconfig} get pods --namespace sim
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
