@@ -1,0 +1,232 @@
+"""Where things are and how often they are done; never how to size. That is what policies are for.
+
+Each setting is looked for on the command line, then in the environment (`BRIDGE_AUTOSCALER_…`), then in the file that
+`--config` names, then it has its default. Messages name the place that a bad value came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from autoscaler.names import checked_namespace
+from autoscaler.recommenders.parameters import Duration
+from autoscaler.strictyaml import Document, Fault, Refused, did_you_mean, load_documents, message, shown
+
+API_VERSION = "bridge-autoscaler.dev/v1alpha1"
+KIND = "BridgeConfig"
+ENV_PREFIX = "BRIDGE_AUTOSCALER_"
+CONFIG_VARIABLE = f"{ENV_PREFIX}CONFIG"
+_NEAR = 0.85
+
+
+class Address(NamedTuple):
+    """Where to listen; host None: on every interface."""
+
+    host: str | None
+    port: int
+
+    def __str__(self) -> str:
+        host = self.host or ""
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, Address):
+        return value
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueError(f"{shown(value)} is not an address; write :8080, 127.0.0.1:8080 or [::1]:8080")
+    return Address(host or None, int(port))
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port_is_bad = parts.port == 0
+    except ValueError:
+        parts, port_is_bad = urlsplit(""), True
+    if "@" in value:  # not shown: it may hold a password
+        raise ValueError("must not hold credentials, which would end in logs; put a proxy that adds them in between")
+    if parts.scheme not in ("http", "https") or not parts.hostname or port_is_bad or parts.query or parts.fragment:
+        raise ValueError(f"{shown(value)} is not the address of a Prometheus; write it like http://prometheus:9090")
+    return value.rstrip("/")
+
+
+def _namespace(value: str) -> str:
+    if value == "*":
+        raise ValueError("leave it out to look at every namespace")
+    return checked_namespace(value)
+
+
+def _interval(value: timedelta) -> timedelta:
+    if not timedelta(seconds=1) <= value <= timedelta(hours=1):
+        raise ValueError("must be between 1s and 1h")
+    return value
+
+
+Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed)]
+Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], NoDecode, BeforeValidator(_listed)]
+
+
+class Settings(BaseSettings):
+    """What the program needs to know about its surroundings. Build with `load_settings`."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    kubeconfig: Path | None = Field(None, description="kubeconfig file. Default: in-cluster, else kubectl's rules.")
+    context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
+    prometheus_url: Annotated[str, AfterValidator(_url)] | None = Field(None, description="Address of Prometheus.")
+    policies: Paths = Field((), description="Policy files and folders.")
+    namespaces: Namespaces = Field((), description="Namespaces that are looked at. Default: all.")
+    log_format: Literal["json", "console"] | None = Field(
+        None, description="Default: console on a terminal, else json."
+    )
+    interval: Annotated[Duration, AfterValidator(_interval)] = Field(
+        timedelta(seconds=60), description="Time between two turns that decide everything."
+    )
+    metrics_address: Annotated[Address, NoDecode, PlainValidator(_address)] = Field(
+        Address("127.0.0.1", 8080),
+        description="Where /metrics, /healthz and /readyz listen; :8080 for every interface.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # load_settings merges the sources, as it has to know where each value came from
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a value came from: a flag or variable by name, or a key of the config file."""
+
+    name: str
+    document: Document | None = None
+
+    def fault(self, text: str) -> Fault:
+        if self.document is not None:
+            return self.document.fault(("spec", self.name), text)
+        return Fault(self.name, 0, "", text)
+
+
+FLAGS = {"namespaces": "--namespace"}
+
+
+def flag_of(field: str) -> str:
+    """The command-line flag of a setting."""
+    return FLAGS.get(field, "--" + field.replace("_", "-"))
+
+
+def variable_of(field: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + field.upper()
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """Settings from all sources. `flags` by field name; None and empty lists count as not given.
+
+    `config`: the file that --config names. Raises `Refused` with every fault.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, _Origin] = {}
+    variable = os.environ.get(CONFIG_VARIABLE)
+    if config is not None or variable:
+        path, named_by = (config, "--config") if config is not None else (Path(str(variable)), CONFIG_VARIABLE)
+        document, values = _config_file(path, named_by)
+        origins = {field: _Origin(to_camel(field), document) for field in values}
+    faults = _misspelt()
+    for field, value in EnvSettingsSource(Settings)().items():
+        values[field], origins[field] = value, _Origin(variable_of(field))
+    for field, value in (flags or {}).items():
+        if value not in (None, (), []):
+            values[field], origins[field] = value, _Origin(flag_of(field))
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        schema = Settings.model_json_schema()
+        for details in error.errors(include_url=False):
+            origin = origins.get(str(details["loc"][0]), _Origin(str(details["loc"][0])))
+            faults.append(origin.fault(message(details, schema)))
+    if faults:
+        raise Refused(faults)
+    return settings
+
+
+def _misspelt() -> list[Fault]:
+    """Variables that are nearly one of ours. Others may share the prefix: Kubernetes sets *_SERVICE_HOST and *_PORT."""
+    known = {CONFIG_VARIABLE, *map(variable_of, Settings.model_fields)}
+    return [
+        Fault(name, 0, "", f"no such variable{near}")
+        for name in sorted(os.environ)
+        if name.startswith(ENV_PREFIX) and name not in known and (near := did_you_mean(name, known, _NEAR))
+    ]
+
+
+def _config_file(path: Path, named_by: str) -> tuple[Document, dict[str, Any]]:
+    """The one document of a config file, and its values by field name."""
+    try:
+        documents = load_documents(path.read_bytes(), str(path))
+    except OSError as error:
+        raise Refused([Fault(named_by, 0, "", f"{path} cannot be read: {error.strerror}")]) from None
+    if len(documents) != 1:
+        raise Refused([Fault(str(path), 0, "", f"has {len(documents)} documents; expected one {KIND}")])
+    (document,) = documents
+    document.require_kind(API_VERSION, KIND)
+    fields = {to_camel(field): field for field in Settings.model_fields}
+    spec = document.data.get("spec", {})
+    if not isinstance(spec, dict):
+        raise Refused([document.fault(("spec",), "expected a mapping (key: value)")])
+    unknown = [
+        document.fault(place, f"unknown key{did_you_mean(place[-1], allowed)}; allowed: {', '.join(allowed)}")
+        for parent, part, allowed in (
+            ((), document.data, ("apiVersion", "kind", "metadata", "spec")),
+            (("spec",), spec, tuple(fields)),
+        )
+        for place in ((*parent, key) for key in part)
+        if place[-1] not in allowed
+    ]
+    if unknown:
+        raise Refused(unknown)
+    values = {fields[key]: value for key, value in spec.items()}
+    for field in ("policies", "kubeconfig"):
+        if field in values:
+            values[field] = _beside(path, values[field])
+    return document, values
+
+
+def _beside(config: Path, value: Any) -> Any:
+    """Relative paths of a config file start at its folder, wherever the program is started."""
+    if isinstance(value, list):
+        return [_beside(config, item) for item in value]
+    return str(config.parent / value) if isinstance(value, str) else value
