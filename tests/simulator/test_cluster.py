@@ -143,6 +143,21 @@ async def test_an_older_grant_goes_on_while_the_newer_ask_is_deferred() -> None:
     assert phase_of(settled).phase is Phase.DEFERRED
 
 
+async def test_of_asks_in_quick_succession_the_last_wins_and_takes_its_own_time() -> None:
+    sim = cluster(pod("a", container(both("1", "256Mi"))))
+    for cpu in ("1500m", "2", "2500m"):
+        ask(sim, "a", both(cpu, None))
+        after(sim, 0.3)
+    early = await get(sim, "a")
+    after(sim, 0.4)
+    last = await get(sim, "a")
+
+    # the first grant's turn has come by now, but a later one has replaced it
+    assert early.containers[0].actual == both("1", "256Mi")
+    assert (last.generation, last.containers[0].actual) == (4, both("2500m", "256Mi"))
+    assert phase_of(last).phase is Phase.SETTLED
+
+
 async def test_more_than_the_node_can_ever_give_is_refused_by_the_api_server() -> None:
     sim = cluster(pod("a", container(both("1", "256Mi"))))
     before = await get(sim, "a")
