@@ -101,7 +101,7 @@ def advance(
         except Exception as error:  # a plug-in may raise anything: it costs its own containers, nobody else's
             failure = f"{type(error).__name__}: {error}"
     recent = history.recent + samples if sample_s == grid.step else history.recent
-    recent = recent.after(max(newest - grid.fine, 0)) if len(recent) else pending[cut:]
+    recent = _compact(recent.after(newest - grid.fine)) if len(recent) else pending[cut:]
     return replace(
         history,
         state=state,
@@ -117,6 +117,14 @@ def _start(recommender: Recommender[Any]) -> tuple[Any, str]:
         return recommender.start(), ""
     except Exception as error:  # as above
         return None, f"{type(error).__name__}: {error}"
+
+
+def _compact(samples: Samples) -> Samples:
+    """The same samples; a copy where they are a small part of arrays that they would otherwise keep in memory."""
+    whole = samples.cpu.base
+    if whole is None or whole.size <= 2 * len(samples):
+        return samples
+    return Samples(samples.end_at.copy(), samples.cpu.copy(), samples.memory.copy())
 
 
 def _finite(samples: Samples) -> Samples:

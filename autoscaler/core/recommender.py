@@ -44,7 +44,8 @@ class Grid:
     @property
     def block(self) -> int:
         """Length of the blocks that `fold` sees, a multiple of the step."""
-        return self.step if self.lookback <= self.step * _MAX_FINE_SAMPLES else max(self.step, _COARSE_BLOCK_S)
+        short = self.lookback <= self.step * _MAX_FINE_SAMPLES
+        return self.step if short else -(-_COARSE_BLOCK_S // self.step) * self.step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,7 @@ class Samples:
 
     def after(self, instant: int) -> Samples:
         """The samples that end after an instant (unix seconds)."""
-        return self[int(np.searchsorted(self.end_at, instant, side="right")) :]
+        return self[int(self.end_at.searchsorted(instant, side="right")) :]
 
     def __getitem__(self, part: slice) -> Samples:
         return Samples(self.end_at[part], self.cpu[part], self.memory[part])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import RemoteDisconnected
 from itertools import chain
 from typing import Any, Generic, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ import numpy as np
 import requests
 from numpy.typing import NDArray
 from prometheus_api_client import PrometheusConnect
+from urllib3.exceptions import DecodeError, HTTPError, ProtocolError, ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from autoscaler.adapters.prometheus.ranges import Span
@@ -110,7 +112,7 @@ _PAIRS = msgspec.json.Decoder(list[tuple[float, float]], strict=False)
 class PrometheusApi:
     """Queries to one Prometheus. Safe to use from several threads. All methods raise `MetricsError`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         parts = urlsplit(self.url)
         # what may be shown and logged: a user name and password in the address may not
@@ -121,8 +123,9 @@ class PrometheusApi:
             session=_FormSession(),
             method="POST",
             retry=Retry(0, redirect=False),
-            timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
+            timeout=(CONNECT_TIMEOUT_S, timeout_s),
         )
+        self._params = {"timeout": f"{timeout_s:g}"}  # the server gives up as well, as a thread cannot be stopped
 
     def range(self, query: str, span: Span) -> Answer[list[Series]]:
         """Evaluate the query at each instant of the span."""
@@ -131,13 +134,13 @@ class PrometheusApi:
             datetime.fromtimestamp(span.first, UTC),
             datetime.fromtimestamp(span.last, UTC),
             f"{span.step}",
-            params={"timeout": f"{ANSWER_TIMEOUT_S:.0f}s"},
+            params=self._params,
         )
         return answer
 
     def instant(self, query: str) -> Answer[list[Series]]:
         """Evaluate the query now, by the server's clock."""
-        answer: Answer[list[Series]] = self._client.custom_query(query, params={"timeout": f"{ANSWER_TIMEOUT_S:.0f}s"})
+        answer: Answer[list[Series]] = self._client.custom_query(query, params=self._params)
         return answer
 
     def server_time(self) -> float:
@@ -182,37 +185,38 @@ class _FormSession:
                 data=params, timeout=timeout, allow_redirects=False, stream=True, **settings
             ) as response:
                 body = _read(response, deadline)
-        except requests.RequestException as error:
-            _raise_transport(error)
+        except (requests.RequestException, HTTPError) as error:
+            _raise_transport(error, timeout[1])
         return _Decoded(_decode(response, body))
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
     parts = []
     size = 0
-    for part in response.iter_content(_READ_BYTES):
+    # read1 returns what has arrived: one byte at a time would never exceed a timeout, which is for each read
+    while part := response.raw.read1(_READ_BYTES, decode_content=True):
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:
             raise MetricsError(response.status_code, "too_large", f"sent more than {_MOST_BYTES >> 20} MiB")
-        if time.monotonic() > deadline:  # the library's timeout is for each read: one byte at a time never exceeds it
-            raise MetricsError(None, "hang", f"did not finish its answer within {ANSWER_TIMEOUT_S:.0f} s")
+        if time.monotonic() > deadline:
+            raise MetricsError(None, "hang", "did not finish its answer in time")
     return b"".join(parts)
 
 
-def _raise_transport(error: requests.RequestException) -> NoReturn:
+def _raise_transport(error: Exception, timeout_s: float) -> NoReturn:
     match error:
         case requests.ConnectTimeout():
             text = f"cannot be reached: no connection within {CONNECT_TIMEOUT_S:.0f} s; check --prometheus-url"
             raise MetricsError(None, "connection", text) from error
-        case requests.Timeout():
-            raise MetricsError(None, "hang", f"did not answer within {ANSWER_TIMEOUT_S:.0f} s") from error
+        case requests.Timeout() | ReadTimeoutError():
+            raise MetricsError(None, "hang", f"did not answer within {timeout_s:g} s") from error
         case (
             requests.exceptions.InvalidSchema() | requests.exceptions.MissingSchema() | requests.exceptions.InvalidURL()
         ):
             text = "is not an address; --prometheus-url looks like http://prometheus.monitoring:9090"
             raise MetricsError(None, "address", text) from error
-        case requests.exceptions.ChunkedEncodingError() | requests.exceptions.ContentDecodingError():
+        case ProtocolError() | DecodeError():
             raise MetricsError(None, "broken_off", "broke off in the middle of an answer") from error
     raise MetricsError(
         None, "connection", f"cannot be reached: {_cause(error)}; check --prometheus-url and that it runs"
@@ -226,6 +230,8 @@ def _cause(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
             word = cause.strerror
+        elif isinstance(cause, RemoteDisconnected):
+            word = "it closed the connection without an answer"
         inner = next((a for a in (*cause.args, getattr(cause, "reason", None)) if isinstance(a, BaseException)), None)
         cause = inner or cause.__cause__ or cause.__context__
     return word

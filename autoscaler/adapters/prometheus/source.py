@@ -23,7 +23,7 @@ import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member
-from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.session import ANSWER_TIMEOUT_S, MetricsError, PrometheusApi
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
@@ -107,8 +107,8 @@ class PrometheusMetrics:
     to be called on one event loop.
     """
 
-    def __init__(self, url: str, *, now: Callable[[], datetime]) -> None:
-        self._api = PrometheusApi(url)
+    def __init__(self, url: str, *, now: Callable[[], datetime], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._api = PrometheusApi(url, timeout_s=timeout_s)
         self._now = now
         self._tracked: dict[ContainerRef, _Tracked] = {}
         self._latest = Measurements(default=_NOT_YET)
@@ -313,7 +313,7 @@ class PrometheusMetrics:
                 except MetricsError as error:
                     if len(span) == 1 or not error.too_much:
                         raise
-                    self._most_points = max(1, points // 2)
+                    self._most_points = min(self._most_points, points // 2)  # another thread may know better
                 else:
                     batch.fill(chunk, answer.result)
                     missing += answer.missing

@@ -1,0 +1,94 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.ranges import Span
+from autoscaler.core.history import ContainerRef
+from autoscaler.core.recommender import Grid
+
+NOW = 1_795_759_200
+STEPS = st.sampled_from([1, 5, 15, 60, 90, 300, 3600])
+GRIDS = st.builds(
+    lambda step, steps, fine: Grid(step, step * steps, step * fine), STEPS, st.integers(1, 30_000), st.integers(1, 200)
+)
+
+
+def instants(span: Span) -> list[int]:
+    return list(range(span.first, span.last + 1, span.step))
+
+
+def test_two_weeks_are_blocks_and_two_hours_of_steps() -> None:
+    end = ranges.newest_instant(NOW + 59, 30, 60)
+    assert end == NOW - 60
+    coarse, fine = ranges.spans(None, end, Grid())
+    assert (coarse.step, fine.step) == (300, 60)
+    assert coarse.first == NOW - 14 * 86400
+    assert coarse.last + 60 == fine.first
+    assert fine.last == end
+    assert 7200 <= end - fine.first + 60 < 7200 + 300
+
+
+def test_an_hour_is_steps_only() -> None:
+    assert ranges.spans(None, NOW, Grid(60, 3600)) == (Span(NOW - 3540, NOW, 60),)
+
+
+def test_a_live_cycle_asks_for_one_instant() -> None:
+    assert ranges.spans(NOW - 60, NOW, Grid()) == (Span(NOW, NOW, 60),)
+    assert ranges.spans(NOW, NOW, Grid()) == ()
+    assert ranges.spans(NOW + 60, NOW, Grid()) == ()
+
+
+def test_a_thousand_containers_take_a_hundred_steps_a_request() -> None:
+    pieces = ranges.chunks(Span(NOW, NOW + 300 * 4031, 300), 1000)
+    assert {len(piece) for piece in pieces} == {100, 32}
+
+
+def test_no_request_has_more_steps_than_prometheus_accepts() -> None:
+    assert max(map(len, ranges.chunks(Span(0, 60 * 50_000, 60), 1))) == 11_000
+
+
+@given(GRIDS, st.integers(0, 10**6), st.one_of(st.none(), st.integers(-(10**6), 10**6)))
+def test_spans_meet_without_gap_and_lie_on_the_grid(grid: Grid, now: int, ago: int | None) -> None:
+    end = ranges.newest_instant(NOW + now, 30, grid.step)
+    after = None if ago is None else (end - ago) // grid.step * grid.step
+    wanted = ranges.spans(after, end, grid)
+    start = end - grid.lookback if after is None else max(after, end - grid.lookback)
+    for span in wanted:
+        assert span.first % span.step == span.last % span.step == 0
+        assert start < span.first <= span.last <= end
+    for earlier, later in pairwise(wanted):
+        assert earlier.step == grid.block
+        assert earlier.last + later.step == later.first
+    if start < end:
+        assert wanted[-1].last == end
+        assert wanted[-1].step == grid.step
+        first = wanted[0]
+        assert first.first - start <= first.step
+    else:
+        assert wanted == ()
+
+
+@given(STEPS, st.integers(0, 10**6), st.integers(1, 20_000), st.integers(1, 10_000))
+def test_pieces_are_the_span(step: int, first: int, count: int, series: int) -> None:
+    span = Span(first * step, (first + count - 1) * step, step)
+    pieces = ranges.chunks(span, series)
+    assert [i for piece in pieces for i in instants(piece)] == instants(span)
+    for piece in pieces:
+        assert len(piece) * series <= ranges.MOST_POINTS or len(piece) == 1
+        assert len(piece) <= ranges.MOST_STEPS
+
+
+@given(st.integers(1, 600), st.integers(1, 3), st.integers(1, 6000))
+def test_batches_are_bounded_and_keep_pods_together(pods: int, containers: int, columns: int) -> None:
+    everything = [ContainerRef("n", f"p{p}", f"c{c}") for p in range(pods) for c in range(containers)]
+    parts = list(ranges.batches(everything, columns))
+    assert sorted(c for part in parts for c in part) == sorted(everything)
+    seen: set[str] = set()
+    for part in parts:
+        names = {container.pod for container in part}
+        assert not names & seen
+        seen |= names
+        assert len(part) * columns <= max(2_000_000, containers * columns)
+        assert len(names) <= ranges.MOST_PODS or len(part) * columns <= ranges.MOST_POINTS

@@ -1,0 +1,442 @@
+import asyncio
+import math
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from tests.adapters.prometheus.servers import SCRAPE_S, FakePrometheus, refusal, result, serve
+
+NOW = 1_795_759_217
+END = 1_795_759_140  # two scrapes ago, on the minute
+HOUR = Grid(60, 3600)
+NAN = float("nan")
+GIB = 2.0**30
+
+
+class Window(WindowRecommender):
+    name = "window"
+    Parameters = dict
+
+    def recommend(self, state: Samples, situation: Situation) -> Target:
+        return Target(None, None)
+
+
+class Refuses(Window):
+    def fold(self, state: Samples, samples: Samples, block_s: int) -> Samples:
+        raise ZeroDivisionError("no")
+
+
+POLICY = Policy("bridges", Window({}), grid=HOUR)
+
+
+def ref(pod: str, container: str = "main", namespace: str = "sim") -> ContainerRef:
+    return ContainerRef(namespace, pod, container)
+
+
+def cores(at: int) -> float:
+    return 0.5 + (at % 600) / 1000
+
+
+def memory(at: int) -> float:
+    return GIB + at % 3600
+
+
+def nothing(at: int) -> float:
+    return NAN
+
+
+def fake(*pods: str, now: float = NOW) -> FakePrometheus:
+    return FakePrometheus(now, {ref(pod): (cores, memory) for pod in pods})
+
+
+@asynccontextmanager
+async def measuring(
+    server: FakePrometheus, wanted: Mapping[ContainerRef, Policy], *, timeout_s: float = 5
+) -> AsyncIterator[PrometheusMetrics]:
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(url, now=lambda: server.clock, timeout_s=timeout_s)
+        metrics.follow(wanted)
+        yield metrics
+        metrics.close()
+
+
+def history(measurements: Measurements, container: ContainerRef) -> History:
+    found = measurements.of(container)
+    assert isinstance(found, History), found
+    return found
+
+
+def gap(measurements: Measurements, container: ContainerRef) -> Gap:
+    found = measurements.of(container)
+    assert isinstance(found, Gap), found
+    return found
+
+
+def reasons(measurements: Measurements) -> list[str]:
+    return [problem.reason for problem in measurements.problems]
+
+
+async def test_nothing_is_known_before_the_first_measurement() -> None:
+    async with measuring(fake("a"), {ref("a"): POLICY}) as metrics:
+        assert gap(metrics.latest(), ref("a")) == Gap(Reason.METRICS_UNAVAILABLE, "not measured yet")
+        assert metrics.latest().measured_at is None
+
+
+async def test_an_hour_is_asked_for_once_and_folded() -> None:
+    server = fake("a", "b")
+    async with measuring(server, {ref("a"): POLICY, ref("b"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert measured is metrics.latest()
+    assert measured.measured_at == server.clock
+    assert measured.problems == ()
+    minutes = list(range(END - 3540, END + 1, 60))
+    assert server.asked("rate") == server.asked("max_over_time") == minutes
+    found = history(measured, ref("a"))
+    assert found.newest_at == END
+    assert found.state.end_at.tolist() == minutes
+    np.testing.assert_array_equal(found.state.cpu, np.asarray([cores(at) for at in minutes], np.float32))
+    expected = [max(memory(at), memory(at - 30)) for at in minutes]
+    np.testing.assert_array_equal(found.state.memory, np.asarray(expected, np.float32))
+
+
+async def test_a_live_cycle_asks_only_for_what_is_new() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        await metrics.measure_once()
+        server.requests.clear()
+        assert (await metrics.measure_once()).measured_at == server.clock
+        assert server.ranges == []
+        server.now += 120
+        measured = await metrics.measure_once()
+    assert server.asked("rate") == server.asked("max_over_time") == [END + 60, END + 120]
+    assert history(measured, ref("a")).newest_at == END + 120
+
+
+async def test_two_weeks_are_asked_for_as_blocks() -> None:
+    server = fake("a")
+    policy = replace(POLICY, grid=Grid())
+    async with measuring(server, {ref("a"): policy}) as metrics:
+        found = history(await metrics.measure_once(), ref("a"))
+    assert np.unique(np.diff(found.state.end_at)).tolist() == [300]
+    assert len(found.state) == 14 * 288
+    assert np.unique(np.diff(found.recent.end_at)).tolist() == [60]
+    assert len(found.recent) == 120
+    assert {form["step"] for form in server.ranges} == {"300", "60"}
+    assert found.open.end_at.tolist() == [at for at in found.recent.end_at.tolist() if at > found.folded_until]
+    assert found.folded_until == END // 300 * 300
+
+
+async def test_new_containers_are_filled_without_the_others() -> None:
+    server = fake("a", "b", "c")
+    async with measuring(server, {ref("a"): POLICY, ref("b"): POLICY}) as metrics:
+        before = await metrics.measure_once()
+        server.requests.clear()
+        metrics.follow({ref("a"): POLICY, ref("c"): POLICY})
+        assert ref("b") not in metrics.latest().histories
+        assert gap(metrics.latest(), ref("c")).reason is Reason.METRICS_UNAVAILABLE
+        after = await metrics.measure_once()
+        assert len(server.asked("rate")) == 60
+        assert all('pod=~"c"' in form["query"] for form in server.ranges)
+        server.requests.clear()
+        server.now += 60
+        await metrics.measure_once()
+    assert history(after, ref("a")) is history(before, ref("a"))
+    assert history(after, ref("c")).newest_at == END
+    assert server.asked("rate") == [END + 60]
+    assert 'pod=~"a|c"' in server.ranges[0]["query"]
+
+
+async def test_a_reload_keeps_histories_unless_what_they_depend_on_changes() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        before = history(await metrics.measure_once(), ref("a"))
+        same = replace(POLICY, name="other", recommender=Window({}), source="elsewhere")
+        metrics.follow({ref("a"): same})
+        assert history(metrics.latest(), ref("a")) is before
+        for changed in (
+            replace(POLICY, recommender=Window({"x": 1})),
+            replace(POLICY, grid=Grid(60, 1800)),
+            replace(POLICY, rate_window=timedelta(minutes=10)),
+        ):
+            metrics.follow({ref("a"): changed})
+            assert gap(metrics.latest(), ref("a")).reason is Reason.METRICS_UNAVAILABLE
+            server.requests.clear()
+            await metrics.measure_once()
+            window = f"[{changed.rate_window.total_seconds():.0f}s]"
+            assert window in next(form["query"] for form in server.ranges if "rate" in form["query"])
+            assert len(history(metrics.latest(), ref("a")).state) == changed.grid.lookback // 60
+
+
+async def test_a_change_of_policy_during_a_measurement_discards_its_answer() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        other = replace(POLICY, recommender=Window({"x": 1}))
+
+        def reload(path: str, form: Mapping[str, str]) -> None:
+            if path.endswith("query_range"):
+                metrics.follow({ref("a"): other})
+
+        server.intercept = reload
+        measured = await metrics.measure_once()
+    assert gap(measured, ref("a")).detail == "not measured yet"
+
+
+async def test_policies_with_the_same_grid_share_requests() -> None:
+    server = fake("a", "b")
+    other = replace(POLICY, name="b", recommender=Refuses({}))
+    async with measuring(server, {ref("a"): POLICY, ref("b"): other}) as metrics:
+        measured = await metrics.measure_once()
+    assert len(server.ranges) == 2
+    assert history(measured, ref("b")).failure == "ZeroDivisionError: no"
+    assert history(measured, ref("a")).failure == ""
+
+
+async def test_no_samples_are_a_gap_and_never_zero() -> None:
+    server = fake("a")
+    server.usage[ref("silent")] = (nothing, nothing)
+    server.usage[ref("cpu")] = (cores, nothing)
+    wanted = {ref(pod): POLICY for pod in ("a", "silent", "cpu", "unknown")}
+    async with measuring(server, wanted) as metrics:
+        measured = await metrics.measure_once()
+        for pod in ("silent", "unknown"):
+            assert gap(measured, ref(pod)) == Gap(Reason.NO_DATA, "no samples in Prometheus")
+        assert np.isnan(history(measured, ref("cpu")).state.memory).all()
+        server.usage[ref("silent")] = (cores, memory)
+        server.now += 60
+        assert history(await metrics.measure_once(), ref("silent")).newest_at == END + 60
+
+
+async def test_values_that_are_no_numbers_are_missing() -> None:
+    server = fake()
+    server.usage[ref("a")] = (lambda at: math.inf if at == END else 1.0, memory)
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        found = history(await metrics.measure_once(), ref("a"))
+    assert np.isnan(found.state.cpu[-1])
+    assert found.state.cpu[-2] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (web.Response(text="<html>", content_type="text/html"), "not Prometheus, or a login page"),
+        (web.Response(status=302, headers={"Location": "https://sso.example/"}), "redirects to"),
+        (web.Response(status=401), "HTTP 401"),
+        (web.Response(status=500, text="boom"), "fails with HTTP 500: boom"),
+        (web.Response(text="garbage"), "'garbage'"),
+        (web.Response(), "empty answer"),
+    ],
+)
+async def test_what_is_not_prometheus_changes_nothing(answer: web.Response, words: str) -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        good = await metrics.measure_once()
+        server.intercept = lambda path, form: web.Response(
+            status=answer.status, body=answer.body, headers=answer.headers
+        )
+        server.now += 60
+        metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
+        measured = await metrics.measure_once()
+    assert history(measured, ref("a")) is history(good, ref("a"))
+    assert measured.measured_at == good.measured_at
+    assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+    assert words in measured.problems[0].detail
+    assert words in gap(measured, ref("b")).detail
+    assert measured.problems[0].detail.startswith("http://127.0.0.1:")
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        metrics = PrometheusMetrics(f"http://127.0.0.1:{unused.getsockname()[1]}", now=lambda: datetime.now(UTC))
+        metrics.follow({ref("a"): POLICY})
+        measured = await metrics.measure_once()
+    assert "Connection refused" in gap(measured, ref("a")).detail
+    assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+    assert measured.measured_at is None
+
+
+async def test_a_hanging_server_does_not_hold_the_event_loop() -> None:
+    server = fake("a")
+
+    async def hang() -> web.StreamResponse:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    server.intercept = lambda path, form: hang()
+    async with measuring(server, {ref("a"): POLICY}, timeout_s=0.4) as metrics:
+        task = asyncio.create_task(metrics.measure_once())
+        longest = 0.0
+        while not task.done():
+            before = asyncio.get_running_loop().time()
+            await asyncio.sleep(0.01)
+            longest = max(longest, asyncio.get_running_loop().time() - before)
+        assert longest < 0.3
+    assert "did not answer within 0.4 s" in gap(task.result(), ref("a")).detail
+
+
+async def test_one_failing_query_does_not_stop_the_others() -> None:
+    server = fake("a", "b")
+
+    def fail_half_hours(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        return web.Response(status=500) if form.get("start") == f"{END - 1740}" else None
+
+    server.intercept = fail_half_hours
+    wanted = {ref("a"): POLICY, ref("b"): replace(POLICY, grid=Grid(60, 1800))}
+    async with measuring(server, wanted) as metrics:
+        measured = await metrics.measure_once()
+        assert history(measured, ref("a")).newest_at == END
+        assert gap(measured, ref("b")).reason is Reason.METRICS_UNAVAILABLE
+        assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+        server.intercept = None
+        measured = await metrics.measure_once()
+    assert history(measured, ref("b")).newest_at == END
+    assert measured.problems == ()
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+async def test_what_may_pass_is_tried_three_times(failures: int) -> None:
+    server = fake("a")
+    left = {"rate": failures}
+
+    def busy(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        if "rate(" in form["query"] and left["rate"]:
+            left["rate"] -= 1
+            return web.Response(status=429)
+        return None
+
+    server.intercept = busy
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert isinstance(measured.of(ref("a")), History) == (failures < 3)
+    assert reasons(measured) == ([Reason.METRICS_UNAVAILABLE] if failures == 3 else [])
+
+
+@pytest.mark.parametrize(
+    "too_much",
+    [
+        (422, "execution", "query processing would load too many samples into memory in query execution"),
+        (503, "timeout", "query timed out in expression evaluation"),
+    ],
+)
+async def test_ranges_are_halved_until_they_are_answered(too_much: tuple[int, str, str]) -> None:
+    server = fake("a")
+
+    def strict(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        long = "start" in form and int(form["end"]) - int(form["start"]) >= 9 * 60
+        return refusal(*too_much) if long else None
+
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        server.intercept = strict
+        found = history(await metrics.measure_once(), ref("a"))
+    answered = [form for form in server.ranges if strict("", form) is None]
+    for word in ("rate(", "max_over_time("):
+        minutes = sorted(
+            at
+            for form in answered
+            if word in form["query"]
+            for at in range(int(form["start"]), int(form["end"]) + 1, 60)
+        )
+        assert minutes == list(range(END - 3540, END + 1, 60))
+    assert len(found.state) == 60
+    # one resource found out how much is too much, the other one profits
+    assert len(server.ranges) - len(answered) <= 6
+
+
+async def test_a_single_instant_that_is_too_much_is_a_failure() -> None:
+    server = fake("a")
+    server.intercept = lambda path, form: refusal(422, "execution", "too many samples") if "start" in form else None
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert "too many samples" in gap(measured, ref("a")).detail
+
+
+async def test_partial_answers_are_reported() -> None:
+    server = fake("a")
+    server.warnings = ["PromQL info: fine", "store 1 is down"]
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert [(p.reason, p.detail.partition(" ")[2]) for p in measured.problems] == [
+        ("PartialResponse", "left data out: store 1 is down")
+    ]
+
+
+@pytest.mark.parametrize("ahead", [-3600, -31, -20, 0, 20, 31, 3600])
+async def test_prometheus_clock_wins_when_it_differs(ahead: int) -> None:
+    server = fake("a")
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(url, now=lambda: server.clock - timedelta(seconds=ahead))
+        metrics.follow({ref("a"): POLICY})
+        measured = await metrics.measure_once()
+    differs = abs(ahead) > 30
+    assert reasons(measured) == (["ClockSkew"] if differs else [])
+    now = NOW if differs else NOW - ahead
+    assert history(measured, ref("a")).newest_at == (now - 2 * SCRAPE_S) // 60 * 60
+
+
+async def test_progress_counts_requests() -> None:
+    server = fake(*(f"p{i}" for i in range(300)))
+    seen: list[tuple[int, int]] = []
+    wanted = {container: replace(POLICY, grid=Grid(60, 6 * 3600)) for container in server.usage}
+    async with measuring(server, wanted) as metrics:
+        await metrics.measure_once(lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == list(range(1, len(server.ranges) + 1))
+    assert {total for _, total in seen} == {len(server.ranges)}
+    assert len(server.ranges) > 2
+
+
+async def test_run_measures_and_takes_up_new_containers_at_once() -> None:
+    server = fake("a", "b")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        task = asyncio.create_task(metrics.run())
+        await until(lambda: isinstance(metrics.latest().of(ref("a")), History))
+        metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
+        await until(lambda: isinstance(metrics.latest().of(ref("b")), History))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_run_takes_up_new_grid_points() -> None:
+    server = fake("a")
+    grid = Grid(1, 60)
+    async with measuring(server, {ref("a"): replace(POLICY, grid=grid)}) as metrics:
+        task = asyncio.create_task(metrics.run())
+        await until(lambda: isinstance(metrics.latest().of(ref("a")), History))
+        server.now += 30
+        newest = int(server.now) - 2 * SCRAPE_S
+        await until(lambda: history(metrics.latest(), ref("a")).newest_at == newest)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: object) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_the_scrape_interval_is_read_off_the_samples() -> None:
+    server = fake("a")
+
+    def slow(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        if not form["query"].endswith("[600s]"):
+            return None
+        return result("matrix", [{"metric": {}, "values": [[NOW - 240 + 120 * i, "1"] for i in range(3)]}])
+
+    server.intercept = slow
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        await metrics.measure_once()
+    assert server.asked("rate")[-1] == (NOW - 240) // 60 * 60
