@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from autoscaler.cli import run
+from autoscaler import cli
 
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its status."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(cli.main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

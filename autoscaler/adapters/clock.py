@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -32,11 +32,11 @@ class RealClock:
         self._stopped = False
         self._stir = asyncio.Event()
 
-    def changed(self, pods: Iterable[PodRef]) -> None:
-        """Ask for a turn about these pods, 100 ms after the first of them."""
+    def changed(self, pod: PodRef) -> None:
+        """Ask for a turn about this pod, 100 ms from now, together with those that follow until then."""
         if not self._pods:
             self._pods_due_s = time.monotonic() + _COALESCE_S
-        self._pods.update(pods)
+        self._pods.add(pod)
         self._stir.set()
 
     def stop(self) -> None:

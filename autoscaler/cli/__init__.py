@@ -67,7 +67,7 @@ def cli() -> None:
     """
 
 
-def run(args: Sequence[str], wiring: Wiring | None = None) -> int:
+def main(args: Sequence[str], wiring: Wiring | None = None) -> int:
     """Run a command and give its exit status. `wiring` makes what the command needs from outside."""
     try:
         status = cli.main(list(args), prog_name="bridge-autoscaler", standalone_mode=False, obj=wiring)

@@ -151,7 +151,7 @@ def document(
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of the document."""
     schema = msgspec.json.schema(Document)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_VERSION, **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:

@@ -16,7 +16,7 @@ TAKEN_AT = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
 
 def amounts(cpu: str | None, memory: str | None) -> ResourceList:
-    return ResourceList(cpu and parse_cpu(cpu) or None, memory and parse_memory(memory) or None)
+    return ResourceList(parse_cpu(cpu) if cpu else None, parse_memory(memory) if memory else None)
 
 
 def container(name: str, requests: ResourceList, limits: ResourceList, kind: ContainerKind) -> Container:
@@ -39,7 +39,7 @@ POD = Pod(
 GROWN = Resources(amounts("1500m", "4Gi"), amounts("3", None))
 TRAIL = (
     Step(Resource.CPU, "p95", None, 1300, "of 3.2d of samples"),
-    Step(Resource.CPU, "margin", 1300, 1495, "+15 %"),
+    Step(Resource.CPU, "margin", 1300, 1495, "margin 15%"),
     Step(Resource.CPU, "round", 1495, 1500, "up to 10m"),
     Step(Resource.MEMORY, "peak", None, 5 << 30, "of 3.2d of samples"),
     Step(Resource.MEMORY, "maxAllowed", 5 << 30, 4 << 30, "upper bound of the policy", cap=True),
@@ -79,5 +79,5 @@ SETTLED = replace(HELD, pod=replace(POD, name="bridge-3", uid="44444444-dddd"), 
 PLAN = Plan(
     TAKEN_AT,
     (SETTLED, HELD, RECOMMENDED, RESIZED),
-    (Problem("policies/b.yaml", "NoPodMatches", "policy b selects no pod"),),
+    (Problem("policies/b.yaml", "NothingSelected", "policy b selects no pod"),),
 )

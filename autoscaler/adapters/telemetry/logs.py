@@ -11,7 +11,7 @@ import structlog
 LogFormat = Literal["json", "console"]
 
 
-def configure(log_format: LogFormat | None, stream: IO[str], level: int = logging.INFO) -> None:
+def configure(log_format: LogFormat | None, stream: IO[str], *, debug: bool = False) -> None:
     """Send this program's and its libraries' log lines to a stream. None: JSON unless the stream is a terminal."""
     terminal = stream.isatty()
     shared: list[Any] = [
@@ -32,8 +32,8 @@ def configure(log_format: LogFormat | None, stream: IO[str], level: int = loggin
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)  # libraries speak up only when something is wrong
-    logging.getLogger("autoscaler").setLevel(level)
+    root.setLevel(logging.INFO if debug else logging.WARNING)  # libraries speak up only when something is wrong
+    logging.getLogger("autoscaler").setLevel(logging.DEBUG if debug else logging.INFO)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

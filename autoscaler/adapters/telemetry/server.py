@@ -15,17 +15,18 @@ Check = Callable[[], str | None]
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-class AddressError(ValueError):
-    """An address to listen on that is not `host:port`, or that cannot be listened on."""
+class CannotListen(Exception):
+    """The address cannot be listened on; the text says why."""
 
 
 @asynccontextmanager
-async def serving(address: str, registry: CollectorRegistry, healthy: Check, ready: Check) -> AsyncIterator[int]:
-    """Serve until the block ends; gives the port. Raises `AddressError`.
+async def serving(
+    host: str | None, port: int, registry: CollectorRegistry, healthy: Check, ready: Check
+) -> AsyncIterator[int]:
+    """Serve until the block ends; gives the port. Host None: every interface; port 0: a free one.
 
-    `address` is `host:port`, `:port` (every interface) or `[v6]:port`; port 0 takes a free one.
+    Raises `CannotListen`.
     """
-    host, port = parse_address(address)
     app = web.Application()
     app.add_routes(
         [
@@ -41,18 +42,11 @@ async def serving(address: str, registry: CollectorRegistry, healthy: Check, rea
         try:
             await site.start()
         except OSError as error:
-            raise AddressError(f"cannot listen on {address}: {error.strerror or error}") from error
+            why = f"{error.strerror or error}; choose another --metrics-address"
+            raise CannotListen(f"cannot listen on {host or '*'} port {port}: {why}") from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
-
-
-def parse_address(address: str) -> tuple[str | None, int]:
-    """Host (None: every interface) and port. Raises `AddressError`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise AddressError(f"{address!r} is not an address to listen on; write host:port, :port or [v6 address]:port")
-    return host.strip("[]") or None, int(port)
 
 
 def _metrics(registry: CollectorRegistry) -> Handler:

@@ -1,0 +1,54 @@
+"""Progress of measuring, once it takes longer than a moment: a bar on a terminal, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_SILENT_S = 2.0
+_BETWEEN_LINES_S = 5.0
+
+
+class MeasuringProgress:
+    """Called with the requests done and those in all; both may grow."""
+
+    def __init__(self, stream: IO[str], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._monotonic = monotonic
+        self._next_s = monotonic() + _SILENT_S
+        self._bar: Progress | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        now_s = self._monotonic()
+        if now_s < self._next_s:
+            return
+        if self._stream.isatty():
+            self._draw(done, total)
+        else:
+            print(f"measuring: {done} of {total} requests", file=self._stream, flush=True)
+            self._next_s = now_s + _BETWEEN_LINES_S
+
+    def __enter__(self) -> MeasuringProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(file=self._stream), transient=True)
+            self._bar.add_task("measuring")
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total)

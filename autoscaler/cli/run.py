@@ -1,0 +1,182 @@
+"""`run`: the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autoscaler import __version__
+from autoscaler.cli.options import common, flag, given
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from autoscaler.cli.wiring import Parts, Wiring
+    from autoscaler.core.policy import Config
+    from autoscaler.loop import Loop
+    from autoscaler.ports import Journal
+    from autoscaler.settings import Settings
+
+LONGEST_TURN_S = 120.0
+"""A turn that lasts longer is stuck: deciding about 10,000 pods takes a second, a patch has a timeout of 10 s."""
+
+
+@click.command(
+    epilog="Exit status: 0 after SIGTERM, or after the turn of --once; 130 after SIGINT; 1 if it cannot start. "
+    "A second signal ends it at once."
+)
+@common
+@flag("--interval", metavar="DURATION", text="Time between two full turns, like 30s.")
+@click.option("--once", is_flag=True, help="Measure, take one turn, and exit.")
+@flag("--metrics-address", metavar="HOST:PORT", text="Where /metrics, /healthz and /readyz are served.")
+@click.pass_obj
+def run(wiring: Wiring | None, /, once: bool, **flags: Any) -> int:
+    """Run the controller: resize pods as the policies say, until SIGTERM.
+
+    Policies are in mode Recommend unless they say otherwise: then this changes nothing.
+
+    \b
+    Examples:
+      bridge-autoscaler run --policies /etc/bridge-autoscaler/policies
+      bridge-autoscaler run --kubeconfig ~/.kube/config --prometheus-url http://localhost:9090 \\
+          --policies policies/ --once
+      BRIDGE_AUTOSCALER_INTERVAL=10s bridge-autoscaler run --policies policies/
+    """
+    from autoscaler.adapters.telemetry import logs
+    from autoscaler.cli.wiring import RealWiring, explained
+
+    debug = flags["debug"]
+    wiring = wiring or RealWiring()
+    with explained():
+        settings = wiring.settings(given(flags))
+        logs.configure(settings.log_format, sys.stderr, debug=debug)
+        return asyncio.run(_Controller(wiring, settings).run(once=once))
+
+
+class _Controller:
+    """One run of the controller, from the first signal handler to the exit status."""
+
+    def __init__(self, wiring: Wiring, settings: Settings) -> None:
+        from autoscaler.adapters.telemetry.journal import Readiness
+        from autoscaler.adapters.telemetry.logs import logger
+
+        self._wiring = wiring
+        self._settings = settings
+        self._logger = logger()
+        self._readiness = Readiness()
+        self._loop: Loop | None = None
+        self._end: Callable[[], object] = lambda: None
+        self._signal: signal.Signals | None = None
+
+    async def run(self, *, once: bool) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        self._end = task.cancel  # until there is a loop that can end after the action in hand
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+        try:
+            return await (self._once() if once else self._forever())
+        except asyncio.CancelledError:
+            if self._signal is None:
+                raise
+            return self._status()
+        finally:
+            self._logger.info("stop", signal=self._signal.name if self._signal else None)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signal = number
+        running = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            running.remove_signal_handler(each)
+            # a plug-in that never returns could not be ended otherwise
+            signal.signal(each, signal.SIG_DFL)
+        self._end()
+
+    def _status(self) -> int:
+        from autoscaler.cli import INTERRUPTED
+
+        return INTERRUPTED if self._signal is signal.SIGINT else 0
+
+    async def _once(self) -> int:
+        from autoscaler.core.decide import select
+        from autoscaler.ports import Wake, WakeKind
+
+        async with self._wiring.open(self._settings, watching=True, acting=True) as parts:
+            parts.metrics.follow(select(await parts.cluster.observe(), parts.config()))
+            await parts.metrics.measure_once(None)
+            loop = self._make_loop(parts, self._registry())
+            self._end = loop.stop
+            turn = await loop.turn(Wake(WakeKind.TICK))
+        if turn.plan is None:
+            return 1
+        return self._status()
+
+    async def _forever(self) -> int:
+        from autoscaler.adapters.telemetry.server import serving
+
+        registry = self._registry()
+        async with (
+            serving(*self._settings.metrics_address, registry, self._unhealthy, self._unready) as port,
+            self._wiring.open(self._settings, watching=True, acting=True) as parts,
+        ):
+            loop = self._make_loop(parts, registry)
+            names = [policy.name for policy in parts.config().policies]
+            self._logger.info("start", version=__version__, metrics_port=port, policies=names)
+
+            def end() -> None:
+                loop.stop()
+                parts.clock.stop()
+
+            self._end = end
+            async with asyncio.TaskGroup() as tasks:
+                measuring = tasks.create_task(parts.metrics.run())
+                await loop.run()
+                measuring.cancel()
+        return self._status()
+
+    def _registry(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+        registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        return registry
+
+    def _make_loop(self, parts: Parts, registry: CollectorRegistry) -> Loop:
+        from autoscaler.adapters.telemetry.journal import Journals, LogJournal, MetricsJournal
+        from autoscaler.loop import Loop
+
+        metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at)
+        journal: Journal = Journals(LogJournal(self._logger), metrics, self._readiness)
+        self._warn(parts)
+        self._loop = Loop(parts.cluster, parts.metrics, parts.clock, journal, lambda: self._reloaded(parts))
+        return self._loop
+
+    def _reloaded(self, parts: Parts) -> Config:
+        """The policies as the files have them now; the last good ones where the files are bad."""
+        if (reload := parts.policies.reload_if_changed()) is not None:
+            if reload.faults:
+                self._logger.error("policies", result=str(reload), faults=[str(fault) for fault in reload.faults])
+            else:
+                self._logger.info("policies", result=str(reload))
+                self._warn(parts)
+        return parts.config()
+
+    def _warn(self, parts: Parts) -> None:
+        for warning in parts.warnings():
+            self._logger.warning("policy", detail=warning)
+
+    def _unhealthy(self) -> str | None:
+        since = None if self._loop is None else self._loop.busy_since
+        if since is None or (lasted := time.monotonic() - since) <= LONGEST_TURN_S:
+            return None
+        return f"the running turn has lasted {lasted:.0f} s: something in it does not return"
+
+    def _unready(self) -> str | None:
+        return None if self._readiness.ready else "no turn has been finished yet"

@@ -1,0 +1,118 @@
+"""Builds the parts behind the ports from settings. The only place that knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import click
+
+from autoscaler.adapters.clock import RealClock
+from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
+from autoscaler.adapters.kubernetes.connection import Connection
+from autoscaler.adapters.kubernetes.credentials import find_credentials
+from autoscaler.adapters.kubernetes.errors import KubernetesError
+from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.adapters.telemetry.server import CannotListen
+from autoscaler.core.history import Measurements
+from autoscaler.core.policy import Config
+from autoscaler.plugins import Catalog, discover
+from autoscaler.policystore import PolicyStore
+from autoscaler.ports import Clock, Cluster, Metrics, Unavailable
+from autoscaler.settings import Settings, load_settings
+from autoscaler.strictyaml import Fault, Refused
+
+
+class Measuring(Metrics, Protocol):
+    """Metrics that can be told to measure."""
+
+    async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
+        """Measure everything that is missing now."""
+
+    async def run(self) -> None:
+        """Measure for ever."""
+
+
+class Stoppable(Clock, Protocol):
+    """A clock that can be told to stop."""
+
+    def stop(self) -> None:
+        """From now on every wait ends at once with STOP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a command works with, open and ready."""
+
+    settings: Settings
+    catalog: Catalog
+    policies: PolicyStore
+    cluster: Cluster
+    metrics: Measuring
+    clock: Stoppable
+
+    def config(self) -> Config:
+        """What decisions depend on, by the policies in force."""
+        return Config(policies=self.policies.current.policies, namespaces=frozenset(self.settings.namespaces))
+
+    def warnings(self) -> list[str]:
+        """What in the policies has no effect, and plug-ins that cannot be used."""
+        broken = [f"{p.source}: {p.reason}: {p.detail}" for p in self.catalog.problems]
+        return [*map(str, self.policies.current.warnings), *broken]
+
+
+class Wiring(Protocol):
+    """Where commands get their parts from. Tests put others behind it."""
+
+    def settings(self, flags: Mapping[str, Any]) -> Settings:
+        """Settings from the flags that were given, the environment and the settings file. Raises `Refused`."""
+
+    def open(self, settings: Settings, *, watching: bool, acting: bool) -> AbstractAsyncContextManager[Parts]:
+        """Connect and read everything once. Raises what `explained` explains.
+
+        `watching`: keep the state of the cluster current. `acting`: what is performed is done; otherwise it goes to
+        the API server with dryRun=All, which stores nothing.
+        """
+
+
+class RealWiring:
+    """A Kubernetes API server, a Prometheus, and policy files."""
+
+    def settings(self, flags: Mapping[str, Any]) -> Settings:
+        values = dict(flags)
+        return load_settings(values, values.pop("config", None))
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, *, watching: bool, acting: bool) -> AsyncIterator[Parts]:
+        catalog = discover()
+        policies = PolicyStore(settings.policies, catalog)
+        policies.load()
+        if settings.prometheus_url is None:
+            raise Refused([Fault("--prometheus-url", 0, "", "not given; write it like http://prometheus:9090")])
+        kubeconfig = None if settings.kubeconfig is None else str(settings.kubeconfig)
+        connection = await Connection.open(find_credentials(kubeconfig, settings.context))
+        try:
+            clock = RealClock(settings.interval, connection.now)
+            cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
+            try:
+                await cluster.start(watch=watching)
+                metrics = PrometheusMetrics(settings.prometheus_url, now=connection.now)
+                try:
+                    yield Parts(settings, catalog, policies, cluster, metrics, clock)
+                finally:
+                    metrics.close()
+            finally:
+                await cluster.close()
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors whose text is ready to be shown end the command with that text and exit status 1."""
+    try:
+        yield
+    except (Refused, KubernetesError, Unavailable, CannotListen) as error:
+        raise click.ClickException(str(error)) from error
