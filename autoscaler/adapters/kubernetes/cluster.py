@@ -183,18 +183,24 @@ class KubernetesCluster:
 
     def _accept_owner(self, owned: Owned, old: str | None, new: str | None) -> str | None:
         if new and new != old:
+            workload = self._topmost(owned.namespace, new)
             for ref, pod in self._pods.items.items():
                 if ref.namespace == owned.namespace and pod.workload == owned.object:
-                    self._pods.items[ref] = self._with_workload(pod)
+                    self._pods.items[ref] = replace(pod, workload=workload)
         return new or None
 
     def _with_workload(self, pod: Pod) -> Pod:
-        workload = pod.workload
-        for _ in range(_MAX_DEPTH):
-            if workload is None or (cache := self._owners.get(workload.partition("/")[0])) is None:
-                break
-            workload = cache.items.get(Owned(pod.namespace, workload), workload)
+        workload = pod.workload and self._topmost(pod.namespace, pod.workload)
         return pod if workload == pod.workload else replace(pod, workload=workload)
+
+    def _topmost(self, namespace: str, workload: str) -> str:
+        for _ in range(_MAX_DEPTH):
+            cache = self._owners.get(workload.partition("/")[0])
+            above = cache.items.get(Owned(namespace, workload)) if cache else None
+            if above is None:
+                break
+            workload = above
+        return workload
 
 
 def _path(pod: PodRef) -> str:
