@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageRecord:
-    """The usage of one container by name, over all its incarnations."""
+    """The usage of one container by name, over all its incarnations. It has none before the first `since`."""
 
     demand: Demand
     spans: tuple[Span, ...] = ()
@@ -38,7 +38,7 @@ class UsageRecord:
     @property
     def first_s(self) -> float:
         """When the container first existed, in unix seconds."""
-        return self.spans[0].since_s if self.spans else inf
+        return self.spans[0].since_s
 
     def since(self, instant: datetime, container: Container) -> UsageRecord:
         """The record with what is in force from `instant` on."""
@@ -59,8 +59,6 @@ class UsageRecord:
 
     def at(self, instants: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """CPU in cores and memory in bytes at these unix seconds; NaN while the container did not run."""
-        if not self.spans:
-            return np.full(len(instants), np.nan), np.full(len(instants), np.nan)
         index = np.searchsorted([span.since_s for span in self.spans], instants, side="right") - 1
         exists = (index >= 0) & np.asarray([span.running for span in self.spans])[index]
         cpu = np.minimum(self.demand.cpu.at(instants), np.asarray([s.cpu_limit for s in self.spans])[index])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -317,6 +318,15 @@ async def test_validation_refuses_what_the_api_server_refuses(target: Resources,
 
     assert (outcome.kind, outcome.detail) == (OutcomeKind.REFUSED, message)
     assert await get(sim, "a") == before
+
+
+async def test_static_pods_and_other_systems_than_linux_are_refused() -> None:
+    static = replace(pod("static", container(both("1", "256Mi"))), static=True)
+    windows = replace(node("w"), os="windows")
+    sim = cluster(static, pod("b", container(both("1", "256Mi")), node="w"), nodes=(node(), windows))
+
+    assert ask(sim, "static", both("2", None)).detail == "spec: Forbidden: static pods cannot be resized"
+    assert ask(sim, "b", both("2", None)).cause == "UnsupportedPlatform"
 
 
 async def test_best_effort_pods_gain_nothing_and_unknown_containers_are_refused() -> None:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from rich.console import Console
 
-from autoscaler.cli import run
+from autoscaler.cli import main
 from autoscaler.cli.demo_story import Story
 from autoscaler.cli.demo_table import LiveTable
-from autoscaler.core.actions import ContainerResize
+from autoscaler.core.actions import ContainerResize, Outcome, OutcomeKind
+from autoscaler.core.decide import decide
 from autoscaler.core.model import ContainerKind, Pod, PodRef, Resource
 from autoscaler.core.policy import Config, Mode, Policy, Selector
+from autoscaler.core.reasons import Reason
 from autoscaler.loop import Loop
-from autoscaler.ports import Turn, Wake, WakeKind
+from autoscaler.ports import Done, Turn, Wake, WakeKind
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.simulator.clock import VirtualClock
 from autoscaler.simulator.cluster import SimulatedCluster
@@ -31,7 +35,7 @@ from tests.simulator.builders import START, both, cluster, container, demand, no
 
 
 def _demo(capsys: pytest.CaptureFixture[str]) -> str:
-    assert run(["demo", "--seconds", "0"]) == 0
+    assert main(["demo", "--seconds", "0"]) == 0
     return capsys.readouterr().out
 
 
@@ -76,6 +80,26 @@ def test_ctrl_c_ends_the_demo_with_the_summary_so_far() -> None:
     assert "Summary of 08:00 to 08:0" in rest
     assert errors == "Replaying 6 hours of recorded usage on a simulated cluster. Ctrl-C ends it.\n"
     assert process.returncode == 130
+
+
+def test_on_a_terminal_it_draws_the_table() -> None:
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "30"}
+    command = [sys.executable, "-m", "autoscaler", "demo", "--seconds", "0"]
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        drawn = b""
+        with suppress(OSError):  # how Linux says that the other end is closed
+            while part := os.read(ours, 65536):
+                drawn += part
+    os.close(ours)
+    text = drawn.decode()
+
+    assert process.returncode == 0
+    assert "virtual time 14:00" in text
+    assert text.count("camera-0") > 2
+    assert "\x1b[32mSettled" in text
+    assert "Deferred: 2 pods" in text
 
 
 def _config(mode: Mode = Mode.RESIZE) -> Config:
@@ -127,6 +151,18 @@ async def test_somebody_elses_resize_and_a_dry_run_are_told_as_what_they_are() -
     assert _has(kept.lines, r"^08:00:00 a Resize: resized in place in 0\.8 s: app cpu 500m/1 -> 600m/1$")
     assert _has(kept.lines, r"a held: RecommendOnly: app cpu 600m -> ")
     assert kept.story.summary()[-1].startswith("  a          RecommendOnly: ")
+
+
+async def test_a_refused_ask_is_told_with_the_servers_words() -> None:
+    sim = cluster(pod("a", container(both("1", "1Gi"))), usage=demand(cpu=0.2))
+    snapshot = await sim.observe()
+    plan = decide(snapshot, SimulatedMetrics(sim).latest(), _config())
+    refused = Outcome(OutcomeKind.REFUSED, "exceeded quota: q", "")
+    done = Done(replace(plan.decisions[0], reason=Reason.INCREASE, detail="app cpu 1 -> 2"), refused, timedelta())
+
+    lines = Story().tell(Turn(1, Wake(WakeKind.TICK), timedelta(), plan, (done,)))
+
+    assert lines[-1] == "08:00:00 a Increase: Refused: exceeded quota: q: app cpu 1 -> 2"
 
 
 def test_a_turn_without_a_cluster_is_told_and_nothing_else() -> None:
