@@ -54,17 +54,22 @@ class Loop:
         wake = Wake(WakeKind.TICK)
         while wake.kind is not WakeKind.STOP and not self._stopping.is_set():
             turn = await self.turn(wake)
-            wake = await self._clock.wait(self._next_deadline(turn))
+            if not self._stopping.is_set():
+                wake = await self._clock.wait(self._next_deadline(turn))
 
     def _next_deadline(self, turn: Turn) -> datetime | None:
-        """The earliest deadline of all pods, of which the turn may have decided only some."""
-        if turn.plan is not None:
-            if turn.wake.kind is not WakeKind.CHANGED:
-                self._due.clear()
-            for decision in turn.plan.decisions:
-                self._due.pop(decision.pod.ref, None)
-                if decision.due_at is not None:
-                    self._due[decision.pod.ref] = decision.due_at
+        """The earliest deadline of all pods, of which the turn may have decided only some.
+
+        None after a turn that could not observe: what is overdue then waits for the next tick, not in a busy loop.
+        """
+        if turn.plan is None:
+            return None
+        if turn.wake.kind is not WakeKind.CHANGED:
+            self._due.clear()
+        for decision in turn.plan.decisions:
+            self._due.pop(decision.pod.ref, None)
+            if decision.due_at is not None:
+                self._due[decision.pod.ref] = decision.due_at
         return min(self._due.values(), default=None)
 
     async def turn(self, wake: Wake) -> Turn:

@@ -14,6 +14,9 @@ ROUND_TO = {Resource.CPU: 10, Resource.MEMORY: 1 << 20}
 HIGHEST = {Resource.CPU: 10_000_000, Resource.MEMORY: 1 << 50}
 """Beyond 10,000 cores and 1 PiB a number is not an amount of a container."""
 
+SAMPLE_PRECISION = 2.0**-23
+"""Samples are 32-bit floats, in which 0.1 core is 0.1000000015: that must not cost a rounding step."""
+
 MEMORY_FLOOR = 1.1
 """A memory decrease stays above this times the greatest recent working set: at or below usage the kubelet refuses it,
 and between its check and the write the container can be OOM-killed (kubernetes#135670)."""
@@ -21,10 +24,10 @@ and between its check and the write the container can be OOM-killed (kubernetes#
 
 def amount_of(resource: Resource, value: float) -> int | None:
     """A recommender's number (cores, bytes) in base units, rounded up; None if it is not an amount at all."""
-    if not math.isfinite(value) or value <= 0:
+    scale = 1000 if resource is Resource.CPU else 1
+    if not 0 < value <= HIGHEST[resource] / scale:  # NaN compares false
         return None
-    amount = math.ceil(value * 1000 - 1e-9) if resource is Resource.CPU else math.ceil(value)
-    return amount if 0 < amount <= HIGHEST[resource] else None
+    return math.ceil(float(value) * scale * (1 - SAMPLE_PRECISION))
 
 
 def memory_floor(greatest_recent: float | None) -> int:
@@ -48,17 +51,18 @@ def bound(
     """
     steps: list[Step] = []
     value = wanted
-    highest = math.ceil(current * (1 + stability.max_step.increase))
-    lowest = math.ceil(current * (1 - stability.max_step.decrease))
-    if value > highest:
-        steps.append(Step(resource, "maxStep", value, highest, f"+{stability.max_step.increase:.0%} at most", cap=True))
+    step = stability.max_step
+    if value > current and value > (highest := _part(current, 1 + step.increase)):
+        steps.append(Step(resource, "maxStep", value, highest, f"+{step.increase:.0%} at most", cap=True))
         value = highest
-    elif value < lowest:
-        steps.append(Step(resource, "maxStep", value, lowest, f"-{stability.max_step.decrease:.0%} at most", cap=True))
+    elif value < current and value < (lowest := _part(current, 1 - step.decrease)):
+        steps.append(Step(resource, "maxStep", value, lowest, f"-{step.decrease:.0%} at most", cap=True))
         value = lowest
     unit = ROUND_TO[resource]
-    if value % unit:
-        rounded = value + unit - value % unit
+    rounded = value + -value % unit
+    if value <= current < rounded:
+        rounded = current  # rounding must not make a size grow that need not
+    if rounded != value:
         steps.append(Step(resource, "round", value, rounded, f"up to {resource.quantity(unit)}"))
         value = rounded
     least, most = policy.min_allowed.get(resource), policy.max_allowed.get(resource)
@@ -74,6 +78,11 @@ def bound(
         steps.append(Step(resource, "memoryFloor", value, floor, because, cap=True))
         value = floor
     return value, steps
+
+
+def _part(current: int, factor: float) -> int:
+    """`current` times `factor`, rounded up, but not for 100 * 1.1 being 110.00000000000001."""
+    return math.ceil(current * factor * (1 - 1e-12))
 
 
 def outside(resource: Resource, amount: int, policy: ContainerPolicy) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from types import NoneType
 from typing import Any
 
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
-from autoscaler.core.model import ClusterSnapshot, Container, Pod
+from autoscaler.core.model import ClusterSnapshot, Container, Pod, Resource
 from autoscaler.core.policy import Config, Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Abstain, Recommender, Situation, Target
+from autoscaler.core.recommender import Abstain, Recommender, Situation, Step, Target
 
 
 @dataclass(slots=True)
@@ -105,9 +107,21 @@ def _checked(answer: object) -> Target | Abstain | Hold:
     if not isinstance(answer, Target):
         return Hold(Reason.RECOMMENDER_INVALID, f"answered {type(answer).__name__}, not Target or Abstain")
     for name, value in (("cpu", answer.cpu), ("memory", answer.memory)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        # numpy's numbers are Real too, and a plug-in that works on samples has those in hand
+        if value is not None and type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
             return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {value!r:.80}, not a number")
+    if not isinstance(answer.trail, tuple) or not all(map(_readable, answer.trail)):
+        return Hold(Reason.RECOMMENDER_INVALID, "its trail is not a tuple of Step with whole amounts or None")
     return answer
+
+
+def _readable(step: object) -> bool:
+    return (
+        isinstance(step, Step)
+        and isinstance(step.resource, Resource)
+        and isinstance(step.before, (Integral, NoneType))
+        and isinstance(step.after, (Integral, NoneType))
+    )
 
 
 def _abstained(answer: Abstain) -> Hold:

@@ -9,22 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from autoscaler.core import kubelet, quality
-from autoscaler.core.actions import ContainerResize, Resize
+from autoscaler.core.actions import Resize
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.guards import Hold, objection
 from autoscaler.core.history import ContainerRef, History, Measurements
-from autoscaler.core.model import (
-    ClusterSnapshot,
-    Container,
-    ContainerKind,
-    Pod,
-    PodRef,
-    Problem,
-    Resource,
-    ResourceList,
-    Resources,
-)
-from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Problem, Resources
+from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal, resize_of
 from autoscaler.core.policy import Config, Mode, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.rooms import Rooms
@@ -48,13 +38,9 @@ def select(snapshot: ClusterSnapshot, config: Config) -> Mapping[ContainerRef, P
             continue
         match policies_of(pod, config):
             case [policy] if policy.mode is not Mode.OFF:
-                for container in _sized_containers(pod, policy):
+                for container in policy.sized(pod):
                     wanted[ContainerRef(pod.namespace, pod.name, container.name)] = policy
     return wanted
-
-
-def _sized_containers(pod: Pod, policy: Policy) -> Iterable[Container]:
-    return (c for c in pod.containers if c.kind is not ContainerKind.INIT and policy.container_policy(c) is not None)
 
 
 def decide(
@@ -117,7 +103,7 @@ def _held(pod: Pod, policy: Policy | None, hold: Hold, proposals: tuple[Proposal
 def _measured(candidate: Candidate, snapshot: ClusterSnapshot, measurements: Measurements, config: Config) -> Candidate:
     """Attach the histories of the pod's containers, or the hold that their lack means."""
     pod, policy = candidate.pod, candidate.policy
-    for container in _sized_containers(pod, policy):
+    for container in policy.sized(pod):
         found = measurements.of(ContainerRef(pod.namespace, pod.name, container.name))
         hold = quality.unfit(found, container.name, policy.grid, snapshot.taken_at, config.max_sample_age)
         if hold is not None:
@@ -135,16 +121,17 @@ def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, r
     sized = size(pod, policy, candidate.targets, candidate.histories, config, snapshot.taken_at)
     if sized.hold is not None:
         return _held(pod, policy, sized.hold, sized.proposals)
-    resources = sized.resources
-    prediction = kubelet.predict(pod, resources, snapshot.nodes.get(pod.node or ""), rooms.others(pod))
+    node, after = snapshot.nodes.get(pod.node or ""), kubelet.resized(pod, sized.resources)
+    prediction = kubelet.predict(pod, after, node, rooms.others(pod))
     reason, detail = _direction(sized), _summary(sized)
-    action: Resize | None = _resize(pod, sized)
+    action: Resize | None = resize_of(pod, sized.proposals)
     if prediction.outcome is PredictedOutcome.INFEASIBLE:
-        reason, action, detail = Reason.EXCEEDS_NODE, None, prediction.detail
+        linux = node is None or node.os == "linux"
+        reason, action, detail = Reason.EXCEEDS_NODE if linux else Reason.RESIZE_UNSUPPORTED, None, prediction.detail
     elif policy.mode is Mode.RECOMMEND:
         reason, action = Reason.RECOMMEND_ONLY, None
     elif prediction.outcome is not PredictedOutcome.DEFERRED:
-        rooms.grant(pod, resources)
+        rooms.grant(pod, after)
     return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
 
 
@@ -157,42 +144,21 @@ def _direction(sized: Sized) -> Reason:
 
 
 def _pairs(old: Resources, new: Resources) -> Iterable[tuple[int, int]]:
-    for resource in Resource:
-        for before, after in ((old.requests, new.requests), (old.limits, new.limits)):
-            yield before.get(resource) or 0, after.get(resource) or 0
+    for before, after in ((old.requests, new.requests), (old.limits, new.limits)):
+        yield before.cpu or 0, after.cpu or 0
+        yield before.memory or 0, after.memory or 0
 
 
 def _summary(sized: Sized) -> str:
-    """The requests that change, in one line."""
-    return ", ".join(
-        f"{proposal.container.name} {resource} {resource.quantity(old)} -> {resource.quantity(new)}"
-        for proposal in sized.proposals
-        for resource in Resource
-        if (old := proposal.container.spec.requests.get(resource)) is not None
-        and (new := proposal.proposed.requests.get(resource)) is not None
-        and old != new
-    )
-
-
-def _resize(pod: Pod, sized: Sized) -> Resize:
-    """One patch for the whole pod with the fields that differ, and no others."""
-    return Resize(
-        pod.ref,
-        pod.uid,
-        pod.generation,
-        tuple(
-            ContainerResize(p.container.name, p.container.kind, _changes(p.container.spec, p.proposed))
-            for p in sized.proposals
-            if p.changed
-        ),
-    )
-
-
-def _changes(old: Resources, new: Resources) -> Resources:
-    def differing(before: ResourceList, after: ResourceList) -> ResourceList:
-        return ResourceList(
-            after.cpu if after.cpu != before.cpu else None,
-            after.memory if after.memory != before.memory else None,
-        )
-
-    return Resources(differing(old.requests, new.requests), differing(old.limits, new.limits))
+    """What changes, in one line: requests, and limits where they change alone."""
+    words: list[str] = []
+    for proposal in sized.proposals:
+        old, new = proposal.container.spec, proposal.proposed
+        for resource in RESOURCES:
+            for side, before, after in (("", old.requests, new.requests), (" limit", old.limits, new.limits)):
+                was, now = before.get(resource), after.get(resource)
+                if was is not None and now is not None and was != now:
+                    change = f"{resource.quantity(was)} -> {resource.quantity(now)}"
+                    words.append(f"{proposal.container.name} {resource}{side} {change}")
+                    break
+    return ", ".join(words)

@@ -49,17 +49,12 @@ def _pod_level(pod: Pod, policy: Policy) -> Hold | None:
     return Hold(Reason.POD_LEVEL_RESOURCES) if pod.pod_level is not None else None
 
 
-def _selected(pod: Pod, policy: Policy) -> Hold | None:
-    if any(policy.container_policy(c) is not None for c in pod.containers if c.kind is not ContainerKind.INIT):
-        return None
-    names = ", ".join(c.name for c in pod.containers if c.kind is not ContainerKind.INIT)
-    return Hold(Reason.NO_CONTAINER_SELECTED, f"policy {policy.name} sizes none of: {names}")
-
-
-def _supported(pod: Pod, policy: Policy) -> Hold | None:
-    for container in pod.containers:
-        if container.kind is ContainerKind.INIT or policy.container_policy(container) is None:
-            continue
+def _sizable(pod: Pod, policy: Policy) -> Hold | None:
+    sized = policy.sized(pod)
+    if not sized:
+        names = ", ".join(c.name for c in pod.containers if c.kind is not ContainerKind.INIT)
+        return Hold(Reason.NO_CONTAINER_SELECTED, f"policy {policy.name} sizes none of: {names}")
+    for container in sized:
         if not container.running:
             return Hold(Reason.NOT_RUNNING, f"container {container.name} is not running")
         if container.actual is None:
@@ -67,7 +62,7 @@ def _supported(pod: Pod, policy: Policy) -> Hold | None:
     return None
 
 
-GUARDS: tuple[Guard, ...] = (_off, _deleting, _running, _static, _best_effort, _pod_level, _selected, _supported)
+GUARDS: tuple[Guard, ...] = (_off, _deleting, _running, _static, _best_effort, _pod_level, _sizable)
 
 
 def objection(pod: Pod, policy: Policy, config: Config, now: datetime) -> Hold | None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from autoscaler.core.model import (
+    RESOURCES,
     Container,
     ContainerKind,
     Node,
@@ -53,23 +54,23 @@ def footprint(pod: Pod, requests_of: Callable[[Container], ResourceList]) -> Res
     The larger of what runs together (containers and sidecars) and what the start of any init container needs, plus
     `overhead`; a pod-level request replaces the sum (k8s.io/component-helpers/resource, PodRequests).
     """
-    return ResourceList(
-        Millicores(_footprint(pod, requests_of, Resource.CPU)), Bytes(_footprint(pod, requests_of, Resource.MEMORY))
-    )
+    requests = [(container.kind, requests_of(container)) for container in pod.containers]
+    cpu = _footprint(pod, [(kind, amounts.cpu or 0) for kind, amounts in requests], Resource.CPU)
+    memory = _footprint(pod, [(kind, amounts.memory or 0) for kind, amounts in requests], Resource.MEMORY)
+    return ResourceList(Millicores(cpu), Bytes(memory))
 
 
-def _footprint(pod: Pod, requests_of: Callable[[Container], ResourceList], resource: Resource) -> int:
+def _footprint(pod: Pod, amounts: Iterable[tuple[ContainerKind, int]], resource: Resource) -> int:
     overhead = pod.overhead.get(resource) or 0
     if pod.pod_level is not None and (whole := pod.pod_level.requests.get(resource)) is not None:
         return whole + overhead
     running = starting = sidecars = 0
-    for container in pod.containers:
-        amount = requests_of(container).get(resource) or 0
-        if container.kind is ContainerKind.INIT:
+    for kind, amount in amounts:
+        if kind is ContainerKind.INIT:
             starting = max(starting, amount + sidecars)
             continue
         running += amount
-        if container.kind is ContainerKind.SIDECAR:
+        if kind is ContainerKind.SIDECAR:
             sidecars += amount
             starting = max(starting, sidecars)
     return max(running, starting) + overhead
@@ -119,7 +120,7 @@ def refused_by_api_server(pod: Pod, node: Node) -> str | None:
     wanted = footprint(pod, desired)
     over = [
         f"{resource}, requested: {wanted.get(resource)}, allocatable: {node.allocatable.get(resource)}"
-        for resource in Resource
+        for resource in RESOURCES
         if _exceeds(wanted.get(resource), node.allocatable.get(resource))
     ]
     return "node didn't have enough allocatable resources: " + "; ".join(over) if over else None
@@ -135,11 +136,11 @@ def admit(pod: Pod, node: Node, others: ResourceList, static: frozenset[Resource
     All containers are accepted together or not at all; only the first lacking resource is named. `static`: resources
     whose manager has the policy static, which no field of the node shows.
     """
-    for resource in Resource:
+    for resource in RESOURCES:
         if resource in static and pod.qos_class is QoSClass.GUARANTEED and _moves_request(pod, resource):
             return Answer(Verdict.INFEASIBLE, _STATIC_MANAGER.format(_MANAGER[resource]))
     wanted = footprint(pod, desired)
-    for resource in Resource:
+    for resource in RESOURCES:
         asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
         used = others.get(resource) or 0
         if capacity is None or asked + used <= capacity:
@@ -206,7 +207,7 @@ def retry_order(pending: Iterable[tuple[Pod, datetime]]) -> list[Pod]:
     def key(item: tuple[Pod, datetime]) -> tuple[bool, int, bool, datetime]:
         pod, asked_at = item
         wanted, has = footprint(pod, desired), footprint(pod, allocated)
-        raises = any((wanted.get(r) or 0) > (has.get(r) or 0) for r in Resource)
+        raises = any((wanted.get(r) or 0) > (has.get(r) or 0) for r in RESOURCES)
         return (raises, -pod.priority, pod.qos_class is not QoSClass.GUARANTEED, asked_at)
 
     return [pod for pod, _ in sorted(pending, key=key)]
@@ -223,11 +224,10 @@ def resized(pod: Pod, proposed: Mapping[str, Resources]) -> Pod:
     )
 
 
-def predict(pod: Pod, proposed: Mapping[str, Resources], node: Node | None, others: ResourceList) -> Prediction:
-    """What will come of asking for new resources. `others`: Σ allocated of the other pods on the node."""
+def predict(pod: Pod, after: Pod, node: Node | None, others: ResourceList) -> Prediction:
+    """What will come of asking for another spec: `after`, see `resized`. `others`: Σ allocated of the node's others."""
     if node is None:
         return Prediction(PredictedOutcome.UNKNOWN, f"node {pod.node} is not known")
-    after = resized(pod, proposed)
     if node.os != "linux":
         return Prediction(
             PredictedOutcome.INFEASIBLE, f'pod resize is only supported on linux nodes, this is "{node.os}"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -23,6 +23,10 @@ class Resource(StrEnum):
     def quantity(self, amount: int) -> str:
         """Canonical quantity of an amount in this resource's base unit: millicores or bytes."""
         return format_cpu(Millicores(amount)) if self is Resource.CPU else format_memory(Bytes(amount))
+
+
+RESOURCES = tuple(Resource)
+"""Both, in the order in which a kubelet looks at them."""
 
 
 class QoSClass(StrEnum):
@@ -55,8 +59,8 @@ class ResourceList:
     def with_amount(self, resource: Resource, amount: int | None) -> ResourceList:
         """The same list with one amount replaced."""
         if resource is Resource.CPU:
-            return replace(self, cpu=None if amount is None else Millicores(amount))
-        return replace(self, memory=None if amount is None else Bytes(amount))
+            return ResourceList(None if amount is None else Millicores(amount), self.memory)
+        return ResourceList(self.cpu, None if amount is None else Bytes(amount))
 
 
 @dataclass(frozen=True, slots=True)

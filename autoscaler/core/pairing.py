@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from autoscaler.core.model import Container, Pod, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.model import RESOURCES, Container, Pod, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.policy import LimitMode
 from autoscaler.core.recommender import Step
 
@@ -54,9 +54,11 @@ def pair(pod: Pod, wishes: Mapping[str, Wish]) -> Paired | Blocked:
         if isinstance(paired, Blocked):
             return paired
         resources[container.name], steps[container.name] = paired
-    if pod.qos_class is QoSClass.BURSTABLE:
-        _keep_an_inequality(pod, resources, steps)
-    if (found := qos_class(pod, resources)) is not pod.qos_class:
+    found = qos_class(pod, resources)
+    if found is QoSClass.GUARANTEED and pod.qos_class is QoSClass.BURSTABLE:
+        _leave_one_below(pod, wishes, resources, steps)
+        found = qos_class(pod, resources)
+    if found is not pod.qos_class:
         return Blocked(f"the pod would become {found} instead of {pod.qos_class}")
     return resources, steps
 
@@ -64,7 +66,7 @@ def pair(pod: Pod, wishes: Mapping[str, Wish]) -> Paired | Blocked:
 def _pair_container(container: Container, wish: Wish, qos: QoSClass) -> tuple[Resources, list[Step]] | Blocked:
     requests, limits = container.spec.requests, container.spec.limits
     steps: list[Step] = []
-    for resource in Resource:
+    for resource in RESOURCES:
         wanted, request, limit = wish.requests.get(resource), requests.get(resource), limits.get(resource)
         if wanted is None or not request:
             continue  # an absent field stays absent
@@ -112,17 +114,17 @@ def _follow(
     return wanted, new
 
 
-def _keep_an_inequality(pod: Pod, resources: dict[str, Resources], steps: dict[str, list[Step]]) -> None:
-    """Where rounding or `Equal` would make a Burstable pod Guaranteed, leave one request just below its limit."""
-    if qos_class(pod, resources) is not QoSClass.GUARANTEED:
-        return
+def _leave_one_below(
+    pod: Pod, wishes: Mapping[str, Wish], resources: dict[str, Resources], steps: dict[str, list[Step]]
+) -> None:
+    """Where a cap or `Equal` would make a Burstable pod Guaranteed, put one wished request just below its limit."""
     for container in pod.containers:
         new = resources.get(container.name)
         if new is None:
             continue
-        for resource in Resource:
-            request, limit = new.requests.get(resource), new.limits.get(resource)
-            if request is None or limit is None or request <= 1:
+        for resource in RESOURCES:
+            request = new.requests.get(resource)
+            if request is None or request <= 1 or wishes[container.name].requests.get(resource) is None:
                 continue
             lowered = request - 1
             resources[container.name] = replace(new, requests=new.requests.with_amount(resource, lowered))
@@ -138,7 +140,7 @@ def qos_class(pod: Pod, resources: Mapping[str, Resources]) -> QoSClass:
         every = [pod.pod_level]
     else:
         every = [resources.get(container.name, container.spec) for container in pod.containers]
-    amounts = [(r.requests.get(resource) or 0, r.limits.get(resource) or 0) for r in every for resource in Resource]
+    amounts = [(r.requests.get(resource) or 0, r.limits.get(resource) or 0) for r in every for resource in RESOURCES]
     if not any(request or limit for request, limit in amounts):
         return QoSClass.BEST_EFFORT
     if all(limit and request == limit for request, limit in amounts):

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
-from autoscaler.core.model import Container, Pod, Resource, ResourceList
+from autoscaler.core.model import Container, ContainerKind, Pod, Resource, ResourceList
 from autoscaler.core.recommender import Grid, Recommender
 
 T = TypeVar("T")
@@ -69,11 +69,12 @@ class Selector:
     match_expressions: tuple[Requirement, ...] = ()
 
     def matches(self, pod: Pod) -> bool:
-        return (
-            (not self.namespaces or pod.namespace in self.namespaces)
-            and all(pod.labels.get(key) == value for key, value in self.match_labels)
-            and all(requirement.matches(pod.labels) for requirement in self.match_expressions)
-        )
+        if self.namespaces and pod.namespace not in self.namespaces:
+            return False
+        for key, value in self.match_labels:
+            if pod.labels.get(key) != value:
+                return False
+        return not self.match_expressions or all(one.matches(pod.labels) for one in self.match_expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,18 @@ class Policy:
 
     def container_policy(self, container: Container) -> ContainerPolicy | None:
         """The entry for a container, or None if the policy leaves it alone."""
-        exact = [entry for entry in self.containers if entry.name == container.name]
-        pattern = [entry for entry in self.containers if fnmatchcase(container.name, entry.name)]
-        entry = next(iter(exact + pattern), None)
-        return entry if entry is not None and entry.managed else None
+        found: ContainerPolicy | None = None
+        for entry in self.containers:
+            if entry.name == container.name:
+                found = entry
+                break
+            if found is None and fnmatchcase(container.name, entry.name):
+                found = entry
+        return found if found is not None and found.managed else None
+
+    def sized(self, pod: Pod) -> list[Container]:
+        """The containers of a pod that the policy sizes. Plain init containers have ended and are left alone."""
+        return [c for c in pod.containers if c.kind is not ContainerKind.INIT and self.container_policy(c) is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -33,18 +34,20 @@ def oldest(grid: Grid, max_age: timedelta) -> float:
     return max(max_age.total_seconds(), float(_STEPS_BEFORE_STALE * grid.step))
 
 
-def newest_age(recent: Samples, resource: Resource, now: datetime) -> float:
-    """Seconds since the newest sample of one resource; infinite if there is none."""
+def newest_age(recent: Samples, resource: Resource, now: float) -> float:
+    """Seconds from the newest sample of one resource to `now` (unix seconds); infinite if there is none."""
     values = recent.cpu if resource is Resource.CPU else recent.memory
     if not len(values):
         return float("inf")
     if values[-1] == values[-1]:  # the usual case, without a pass over the array: NaN differs from itself
-        return now.timestamp() - float(recent.end_at[-1])
+        return now - float(recent.end_at[-1])
     finite = np.flatnonzero(np.isfinite(values))
-    return now.timestamp() - float(recent.end_at[finite[-1]]) if len(finite) else float("inf")
+    return now - float(recent.end_at[finite[-1]]) if len(finite) else float("inf")
 
 
 def greatest(values: NDArray[np.float32]) -> float | None:
     """The greatest finite value, None if there is none."""
+    if len(values) and math.isfinite(top := float(np.fmax.reduce(values))):  # fmax passes over NaN
+        return top
     finite = values[np.isfinite(values)]
     return float(finite.max()) if len(finite) else None

@@ -57,7 +57,7 @@ class Reason(StrEnum):
     POD_LEVEL_RESOURCES = "PodLevelResources", "The pod sets spec.resources, which this version does not size."
     RESIZE_UNSUPPORTED = (
         "ResizeUnsupported",
-        "The node's kubelet does not report containerStatuses[].resources.",
+        "The node cannot resize pods: its kubelet does not report containerStatuses[].resources, or it is not Linux.",
         "Upgrade the node to Kubernetes 1.33 or newer.",
     )
     QOS_WOULD_CHANGE = (

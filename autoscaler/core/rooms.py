@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from autoscaler.core import kubelet
-from autoscaler.core.model import ClusterSnapshot, Pod, ResourceList, Resources
+from autoscaler.core.model import ClusterSnapshot, Pod, ResourceList
 from autoscaler.core.units import Bytes, Millicores
 
 
@@ -26,14 +25,13 @@ class Rooms:
             Millicores((taken.cpu or 0) - (own.cpu or 0)), Bytes((taken.memory or 0) - (own.memory or 0))
         )
 
-    def grant(self, pod: Pod, resources: Mapping[str, Resources]) -> None:
+    def grant(self, pod: Pod, after: Pod) -> None:
         """Count an increase that is going to be asked for; what a decrease frees is not there yet."""
-        before = kubelet.footprint(pod, kubelet.allocated)
-        after = kubelet.footprint(kubelet.resized(pod, resources), kubelet.desired)
+        before, wanted = kubelet.footprint(pod, kubelet.allocated), kubelet.footprint(after, kubelet.desired)
         taken = self._taken_on(pod.node or "")
         self._taken[pod.node or ""] = ResourceList(
-            Millicores((taken.cpu or 0) + max((after.cpu or 0) - (before.cpu or 0), 0)),
-            Bytes((taken.memory or 0) + max((after.memory or 0) - (before.memory or 0), 0)),
+            Millicores((taken.cpu or 0) + max((wanted.cpu or 0) - (before.cpu or 0), 0)),
+            Bytes((taken.memory or 0) + max((wanted.memory or 0) - (before.memory or 0), 0)),
         )
 
     def _taken_on(self, node: str) -> ResourceList:

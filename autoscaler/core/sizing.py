@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,12 +10,12 @@ from datetime import datetime, timedelta
 from autoscaler.core import bounds, quality
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
-from autoscaler.core.model import Container, Pod, Resource, ResourceList, Resources
+from autoscaler.core.model import Pod, Resource, ResourceList, Resources
 from autoscaler.core.pairing import Blocked, Wish, pair
 from autoscaler.core.plan import Proposal
 from autoscaler.core.policy import Config, ContainerPolicy, Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Step, Target
+from autoscaler.core.recommender import Samples, Step, Target
 
 _FLOOR_WINDOW_S = 15 * 60  # the memory floor looks at the working sets of this long
 
@@ -31,19 +32,53 @@ class Sized:
         return {p.container.name: p.proposed for p in self.proposals if p.changed}
 
 
-class _Dropped:
-    """What stability left out of one pod's wishes, to name the hold if nothing else is left."""
+class _Stability:
+    """What keeps one pod's size from flapping, and what it left out, to name the hold if nothing else is left."""
 
-    def __init__(self) -> None:
-        self.small: list[str] = []
-        self.cooling: list[datetime] = []
+    def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime) -> None:
+        self._rules = policy.stability
+        self._oldest_s = quality.oldest(policy.grid, config.max_sample_age)
+        self._now = now
+        self._now_s = now.timestamp()
+        self._ask = pod.newest_ask
+        self._stale: list[str] = []
+        self._small: list[str] = []
+        self._cooling: list[datetime] = []
+
+    def is_stale(self, where: str, recent: Samples, wanted: int, current: int, resource: Resource) -> Step | None:
+        """The step that leaves a resource as it is because its samples are too old."""
+        age = quality.newest_age(recent, resource, self._now_s)
+        if age <= self._oldest_s:
+            return None
+        because = f"newest sample is {age:.0f} s old" if age < math.inf else "no recent sample"
+        self._stale.append(f"container {where}: {resource}: {because}")
+        return Step(resource, "stale", wanted, current, because, cap=True)
+
+    def keeps(self, where: str, entry: ContainerPolicy, resource: Resource, wanted: int, current: int) -> Step | None:
+        """The step that leaves a resource as it is because of the dead band or the cooldown of its direction."""
+        grows = wanted > current
+        least = self._rules.min_change.increase if grows else self._rules.min_change.decrease
+        change = (wanted - current) / current
+        if abs(change) < least and not bounds.outside(resource, current, entry):
+            because = f"{change:+.1%} is less than {least:.0%}"
+            self._small.append(f"{where} {resource} {because}")
+            return Step(resource, "minChange", wanted, current, because, cap=True)
+        cooldown = self._rules.cooldown.increase if grows else self._rules.cooldown.decrease
+        if self._ask is None or self._now >= self._ask.at + cooldown:
+            return None
+        self._cooling.append(self._ask.at + cooldown)
+        because = f"{_seconds(self._now - self._ask.at)} s after the last resize, cooldown is {_seconds(cooldown)} s"
+        return Step(resource, "cooldown", wanted, current, because, cap=True)
 
     def hold(self) -> Hold:
-        if self.cooling:
-            due_at = min(self.cooling)
+        """Why there is nothing to change."""
+        if self._cooling:
+            due_at = min(self._cooling)
             return Hold(Reason.COOLDOWN, f"until {due_at.isoformat(timespec='seconds')}", due_at)
-        if self.small:
-            return Hold(Reason.CHANGE_TOO_SMALL, "; ".join(self.small))
+        if self._stale:
+            return Hold(Reason.STALE_DATA, "; ".join(self._stale))
+        if self._small:
+            return Hold(Reason.CHANGE_TOO_SMALL, "; ".join(self._small))
         return Hold(Reason.AT_TARGET)
 
 
@@ -58,35 +93,37 @@ def size(
     """Proposals from the targets of the pod's containers (keyed by name)."""
     wishes: dict[str, Wish] = {}
     trails: dict[str, list[Step]] = {}
-    dropped = _Dropped()
+    stability = _Stability(pod, policy, config, now)
     for container in pod.containers:
-        target = targets.get(container.name)
-        entry = policy.container_policy(container)
+        name, target, entry = container.name, targets.get(container.name), policy.container_policy(container)
         if target is None or entry is None:
             continue
-        trail = trails[container.name] = list(target.trail)
-        history = histories[container.name]
-        floor = bounds.memory_floor(_greatest_recent(history, now))
-        requests = ResourceList()
+        trail = trails[name] = list(target.trail)
+        recent = histories[name].recent
+        floor = bounds.memory_floor(_greatest_recent(recent, now))
+        in_force, requests = container.in_force.requests, ResourceList()
         for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory)):
-            current = container.in_force.requests.get(resource)
+            current = in_force.get(resource)
             if value is None or not current or resource not in entry.controlled:
                 continue
             if (wanted := bounds.amount_of(resource, value)) is None:
-                hold = Hold(Reason.RECOMMENDER_INVALID, f"container {container.name}: {resource} target is {value}")
+                hold = Hold(Reason.RECOMMENDER_INVALID, f"container {name}: {resource} target is {value}")
                 return Sized(_unchanged(pod, trails), hold)
-            age = quality.newest_age(history.recent, resource, now)
-            if age > quality.oldest(policy.grid, config.max_sample_age):
-                trail.append(Step(resource, "stale", wanted, current, f"newest sample is {age:.0f} s old", cap=True))
+            if (kept := stability.is_stale(name, recent, wanted, current, resource)) is not None:
+                trail.append(kept)
                 continue
             wanted, steps = bounds.bound(resource, wanted, current, entry, policy.stability, floor)
             trail += steps
-            if _worth_it(pod, container, entry, resource, wanted, current, policy, now, trail, dropped):
-                requests = requests.with_amount(resource, wanted)
+            if wanted == current:
+                continue
+            if (kept := stability.keeps(name, entry, resource, wanted, current)) is not None:
+                trail.append(kept)
+                continue
+            requests = requests.with_amount(resource, wanted)
         if requests != ResourceList():
-            wishes[container.name] = Wish(requests, entry.limits, entry.max_allowed, floor)
+            wishes[name] = Wish(requests, entry.limits, entry.max_allowed, floor)
     if not wishes:
-        return Sized(_unchanged(pod, trails), dropped.hold())
+        return Sized(_unchanged(pod, trails), stability.hold())
     paired = pair(pod, wishes)
     if isinstance(paired, Blocked):
         return Sized(_unchanged(pod, trails), Hold(Reason.QOS_WOULD_CHANGE, paired.because))
@@ -95,42 +132,12 @@ def size(
         Proposal(c, resources.get(c.name, c.spec), (*trails.get(c.name, ()), *more.get(c.name, ())))
         for c in pod.containers
     )
-    return Sized(proposals, None if any(p.changed for p in proposals) else dropped.hold())
+    return Sized(proposals, None if any(p.changed for p in proposals) else stability.hold())
 
 
-def _greatest_recent(history: History, now: datetime) -> float | None:
-    return quality.greatest(history.recent.after(int(now.timestamp()) - _FLOOR_WINDOW_S).memory)
-
-
-def _worth_it(
-    pod: Pod,
-    container: Container,
-    entry: ContainerPolicy,
-    resource: Resource,
-    wanted: int,
-    current: int,
-    policy: Policy,
-    now: datetime,
-    trail: list[Step],
-    dropped: _Dropped,
-) -> bool:
-    """Whether a change passes the dead band and the cooldown of its direction; notes it where it does not."""
-    if wanted == current:
-        return False
-    grows = wanted > current
-    least = policy.stability.min_change.increase if grows else policy.stability.min_change.decrease
-    change = (wanted - current) / current
-    if abs(change) < least and not bounds.outside(resource, current, entry):
-        trail.append(Step(resource, "minChange", wanted, current, f"{change:+.1%} is less than {least:.0%}", cap=True))
-        dropped.small.append(f"{container.name} {resource} {change:+.1%} is less than {least:.0%}")
-        return False
-    cooldown = policy.stability.cooldown.increase if grows else policy.stability.cooldown.decrease
-    if (ask := pod.newest_ask) is not None and now < ask.at + cooldown:
-        because = f"{_seconds(now - ask.at)} s after the last resize, cooldown is {_seconds(cooldown)} s"
-        trail.append(Step(resource, "cooldown", wanted, current, because, cap=True))
-        dropped.cooling.append(ask.at + cooldown)
-        return False
-    return True
+def _greatest_recent(recent: Samples, now: datetime) -> float | None:
+    since = recent.end_at.searchsorted(int(now.timestamp()) - _FLOOR_WINDOW_S, side="right")
+    return quality.greatest(recent.memory[since:])
 
 
 def _seconds(span: timedelta) -> int:

@@ -10,7 +10,7 @@ Grammar: k8s.io/apimachinery/pkg/api/resource, `Quantity`.
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import NewType
 
 Millicores = NewType("Millicores", int)
@@ -24,6 +24,8 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_LENGTH = 64  # the API server parses 1e400; a bound keeps hostile text from costing time
 _MAX_EXPONENT = 30
+# the longest text with the largest suffix has 83 digits; Python's own context keeps 28
+_EXACT = Context(prec=128)
 _MAX_AMOUNT = 2**63 - 1  # the API server stores amounts as signed 64-bit numbers
 
 
@@ -40,17 +42,17 @@ def parse_quantity(text: str) -> Decimal:
     if exponent is not None:
         if abs(int(exponent)) > _MAX_EXPONENT:
             raise QuantityError(f"{text!r} is out of range: exponents beyond ±{_MAX_EXPONENT} are not accepted")
-        return number.scaleb(int(exponent))
+        return _EXACT.scaleb(number, int(exponent))
     if suffix is None:
         return number
     if suffix in _BINARY:
-        return number * (1 << _BINARY[suffix])
-    return number.scaleb(_DECIMAL[suffix])
+        return _EXACT.multiply(number, 1 << _BINARY[suffix])
+    return _EXACT.scaleb(number, _DECIMAL[suffix])
 
 
 def parse_cpu(text: str) -> Millicores:
     """CPU text to millicores, rounded up. Raises `QuantityError`, also for negative amounts."""
-    return Millicores(_whole(text, parse_quantity(text).scaleb(3)))
+    return Millicores(_whole(text, _EXACT.scaleb(parse_quantity(text), 3)))
 
 
 def parse_memory(text: str) -> Bytes:
