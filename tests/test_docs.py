@@ -23,6 +23,7 @@ from autoscaler.core.policy import ContainerPolicy, Stability
 from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
+from tests import reasons_page
 from tests.rig.rig import Rig
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +108,10 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in (match["target"] for match in _LINK.finditer(prose)):
         if not target.startswith(("https://", "http://", "#")):
             assert (document.parent / target.partition("#")[0]).exists(), f"{document.name}: {target}"
+
+
+def test_every_reason_is_documented() -> None:
+    assert reasons_page.PAGE.read_text() == reasons_page.page(), "run: python -m tests.reasons_page"
 
 
 def test_code_that_the_architecture_names_exists() -> None:
