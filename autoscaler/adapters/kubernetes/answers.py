@@ -75,8 +75,9 @@ _TABLE = (
         "fit minAllowed and maxAllowed to the namespace's LimitRange; it is checked for every container of the pod",
     ),
     _row(403, r"not yet ready to handle request|node \S+ not found|failed to get node", _REFUSED, "NotReady", "", 10.0),
-    _row(422, r"Pod QOS Class may not change", _REFUSED, "QoSClass"),
+    # a request above its limit also changes the class: the first of the two says what is wrong
     _row(422, r"must be less than or equal to (cpu|memory) limit", _REFUSED, "RequestAboveLimit"),
+    _row(422, r"Pod QOS Class may not change", _REFUSED, "QoSClass"),
     _row(
         422,
         r"node without support for resize",

@@ -99,6 +99,12 @@ def test_the_servers_own_cause_wins_over_the_text() -> None:
     assert refusal(403, body).cause == "UnsupportedPlatform"
 
 
+def test_of_two_causes_the_telling_one_counts() -> None:
+    causes = ("Pod QOS Class may not change as a result of resizing", "must be less than or equal to cpu limit of 1")
+    body = status(422, "invalid", *({"reason": "FieldValueInvalid", "message": message} for message in causes))
+    assert refusal(422, body).cause == "RequestAboveLimit"
+
+
 def test_a_foreign_uid_means_the_pod_is_gone() -> None:
     body = status(422, "invalid", {"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "immutable"})
     assert refusal(422, body).kind is OutcomeKind.GONE
