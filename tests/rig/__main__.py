@@ -6,15 +6,20 @@ import math
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from tests.rig.build import BuildError
 from tests.rig.process import StartError
-from tests.rig.rig import ROOT, Rig
-from tests.rig.usage import Usage
+from tests.rig.prometheus_server import Series
+from tests.rig.rig import ROOT, Rig, eventually
+from tests.rig.usage import Usage, at
 
 _MIB = 2**20
+_PODS = 5  # of sample.yaml
+_HISTORY_S, _STEP_S = 86400, 30
 _USAGE = {  # mean cores, mean MiB, and how many seconds one wave takes
     ("twin", "app"): (0.45, 330, 600),
     ("viewer", "app"): (0.20, 150, 300),
@@ -28,7 +33,10 @@ def main() -> int:
     """Run until interrupted; the exit status is 1 when something cannot start."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with tempfile.TemporaryDirectory(prefix="bridge-autoscaler-rig-") as folder, Rig(Path(folder) / "rig") as rig:
+        with (
+            tempfile.TemporaryDirectory(prefix="bridge-autoscaler-rig-") as folder,
+            Rig(Path(folder) / "rig", out_of_order="2d") as rig,
+        ):
             _populate(rig)
             print(_instructions(rig), flush=True)
             signal.pause()
@@ -47,6 +55,30 @@ def _populate(rig: Rig) -> None:
     for (owner, container), (cores, mib, period_s) in _USAGE.items():
         rig.agent.usage["sim", owner, container] = Usage(_wave(cores, period_s), _wave(mib * _MIB, period_s))
     rig.apply((Path(__file__).parent / "sample.yaml").read_text())
+    pods = eventually("the sample bridges run", lambda: _running(rig))
+    rig.prometheus.write(series for pod in pods for series in _history(rig, pod))
+
+
+def _running(rig: Rig) -> list[str] | None:
+    """The names of the sample pods, once all of them run."""
+    listed = rig.kubectl(
+        "get", "pods", "--namespace=sim", "-o=jsonpath={range .items[*]}{.metadata.name} {.status.phase}{'\\n'}{end}"
+    )
+    pods = dict(line.split() for line in listed.splitlines())
+    return list(pods) if len(pods) == _PODS and set(pods.values()) == {"Running"} else None
+
+
+def _history(rig: Rig, pod: str) -> Iterator[Series]:
+    """A day of what the pod's containers would have used, so that a plan has something to say at once."""
+    now = time.time()
+    times = [now - ago for ago in range(_HISTORY_S, 0, -_STEP_S)]
+    for (_, owner, container), usage in rig.agent.usage.items():
+        if pod.rpartition("-")[0] == owner:
+            labels = {"namespace": "sim", "pod": pod, "container": container, "job": "history"}
+            cpu_seconds = accumulate(at(usage.cpu, then) * _STEP_S for then in times)
+            yield labels | {"__name__": "container_cpu_usage_seconds_total"}, list(zip(times, cpu_seconds, strict=True))
+            memory = [(then, at(usage.memory, then)) for then in times]
+            yield labels | {"__name__": "container_memory_working_set_bytes"}, memory
 
 
 def _wave(mean: float, period_s: float) -> Callable[[float], float]:

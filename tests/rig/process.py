@@ -48,7 +48,12 @@ class Process:
         guard = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         with log.open("wb") as output:
             self._popen = subprocess.Popen(
-                [*guard, *map(str, argv)], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=log.parent
+                [*guard, *map(str, argv)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=log.parent,
+                start_new_session=True,  # Ctrl-C is for us, who then stop the servers in order
             )
 
     @property

@@ -33,7 +33,7 @@ def eventually(what: str, probe: Callable[[], T | None], within_s: float = 15) -
 class Rig:
     """A small cluster in a folder of its own. Use it as a context manager: it stops all that it started."""
 
-    def __init__(self, folder: Path, *, scrape_interval: str = "1s") -> None:
+    def __init__(self, folder: Path, *, scrape_interval: str = "1s", out_of_order: str = "30m") -> None:
         self.folder = folder
         self.kubectl_path = binary("kubectl")
         self._numbers = count(1)
@@ -45,7 +45,10 @@ class Rig:
             )
             started.callback(self.agent.stop)
             self.prometheus = PrometheusServer(
-                _made(folder / "prometheus"), self.agent.scrape_configs(), scrape_interval=scrape_interval
+                _made(folder / "prometheus"),
+                self.agent.scrape_configs(),
+                scrape_interval=scrape_interval,
+                out_of_order=out_of_order,
             )
             started.callback(self.prometheus.stop)
             self._started = started.pop_all()

@@ -1,0 +1,42 @@
+"""`make rig` as a person uses it: wait for the instructions, follow one, press Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rig.rig import ROOT, eventually
+
+
+@pytest.mark.rig
+def test_it_prints_commands_that_work_and_cleans_up_when_interrupted(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with output.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.rig"],
+            cwd=ROOT,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    try:
+        (line,) = eventually(
+            "the instructions are printed",
+            lambda: re.findall(r"^\S+kubectl .*$", output.read_text(), re.M),
+            within_s=60,
+        )
+        pods = subprocess.run(line.split(), capture_output=True, text=True, check=True).stdout
+        assert pods.count("Running") == 5
+        assert list(tmp_path.glob("bridge-autoscaler-rig-*"))
+    finally:
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=60)
+    assert status == 0
+    assert output.read_text().endswith("stopped\n")
+    assert not list(tmp_path.glob("bridge-autoscaler-rig-*"))
