@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from autoscaler.ports import Journal
     from autoscaler.settings import Settings
 
-LONGEST_TURN_S = 120.0
-"""A turn that lasts longer is stuck: deciding about 10,000 pods takes a second, a patch has a timeout of 10 s."""
-
 
 @click.command(
     epilog="Exit status: 0 after SIGTERM, or after the turn of --once; 130 after SIGINT; 1 if it cannot start. "
@@ -63,7 +60,7 @@ class _Controller:
     """One run of the controller, from the first signal handler to the exit status."""
 
     def __init__(self, wiring: Wiring, settings: Settings) -> None:
-        from autoscaler.adapters.telemetry.journal import Readiness
+        from autoscaler.adapters.telemetry.health import Readiness
         from autoscaler.adapters.telemetry.logs import logger
 
         self._wiring = wiring
@@ -86,8 +83,6 @@ class _Controller:
             if self._signal is None:
                 raise
             return self._status()
-        finally:
-            self._logger.info("stop", signal=self._signal.name if self._signal else None)
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signal = number
@@ -122,7 +117,7 @@ class _Controller:
 
         registry = self._registry()
         async with (
-            serving(*self._settings.metrics_address, registry, self._unhealthy, self._unready) as port,
+            serving(*self._settings.metrics_address, registry, self._unhealthy, self._readiness.unready) as port,
             self._wiring.open(self._settings, watching=True, acting=True) as parts,
         ):
             loop = self._make_loop(parts, registry)
@@ -138,6 +133,7 @@ class _Controller:
                 measuring = tasks.create_task(parts.metrics.run())
                 await loop.run()
                 measuring.cancel()
+        self._logger.info("stop", signal=self._signal.name if self._signal else None)
         return self._status()
 
     def _registry(self) -> CollectorRegistry:
@@ -173,10 +169,6 @@ class _Controller:
             self._logger.warning("policy", detail=warning)
 
     def _unhealthy(self) -> str | None:
-        since = None if self._loop is None else self._loop.busy_since
-        if since is None or (lasted := time.monotonic() - since) <= LONGEST_TURN_S:
-            return None
-        return f"the running turn has lasted {lasted:.0f} s: something in it does not return"
+        from autoscaler.adapters.telemetry.health import stuck
 
-    def _unready(self) -> str | None:
-        return None if self._readiness.ready else "no turn has been finished yet"
+        return None if self._loop is None else stuck(self._loop.busy_since, time.monotonic())

@@ -14,7 +14,7 @@ from autoscaler.core.actions import OutcomeKind, Resize
 from autoscaler.core.model import Problem, Resource
 from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
-from autoscaler.ports import Done, Turn, WakeKind
+from autoscaler.ports import Done, Journal, Turn, WakeKind
 
 _FINE = frozenset({OutcomeKind.ACCEPTED, OutcomeKind.REPORTED, OutcomeKind.SUPERSEDED, OutcomeKind.GONE})
 
@@ -158,20 +158,10 @@ class MetricsJournal:
             self._problems.set(len(turn.plan.problems))
 
 
-class Readiness:
-    """Ready once the cluster has been observed and decided about; stays so."""
-
-    def __init__(self) -> None:
-        self.ready = False
-
-    def record(self, turn: Turn) -> None:
-        self.ready = self.ready or turn.plan is not None
-
-
 class Journals:
     """Several journals as one."""
 
-    def __init__(self, *journals: LogJournal | MetricsJournal | Readiness) -> None:
+    def __init__(self, *journals: Journal) -> None:
         self._journals = journals
 
     def record(self, turn: Turn) -> None:

@@ -35,10 +35,10 @@ async def serving(
             web.get("/readyz", _check(ready)),
         ]
     )
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, shutdown_timeout=1)
+        site = web.TCPSite(runner, host, port)
         try:
             await site.start()
         except OSError as error:

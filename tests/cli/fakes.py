@@ -1,0 +1,130 @@
+"""What stands behind the ports when commands are tested: a cluster, metrics and a clock that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from autoscaler.cli.wiring import Parts
+from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, advance
+from autoscaler.core.model import ClusterSnapshot, Node, Pod, Problem
+from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Samples
+from autoscaler.plugins import discover
+from autoscaler.policystore import PolicyStore
+from autoscaler.ports import Unavailable, Wake, WakeKind
+from autoscaler.settings import Settings, load_settings
+from tests.cli.plans import POD, TAKEN_AT, amounts
+
+NODE = Node("node-a", amounts("8", "32Gi"))
+
+
+@dataclass
+class FakeCluster:
+    pods: tuple[Pod, ...] = (POD,)
+    outcome: Outcome = Outcome(OutcomeKind.ACCEPTED)
+    unavailable: str = ""
+    performed: list[Resize] = field(default_factory=list)
+    observing: Callable[[], None] = lambda: None
+    performing: Callable[[], None] = lambda: None
+
+    async def observe(self) -> ClusterSnapshot:
+        self.observing()
+        if self.unavailable:
+            raise Unavailable(self.unavailable)
+        return ClusterSnapshot(TAKEN_AT, {pod.ref: pod for pod in self.pods}, {NODE.name: NODE})
+
+    async def perform(self, action: Resize) -> Outcome:
+        self.performing()
+        await asyncio.sleep(0.05)
+        self.performed.append(action)
+        return self.outcome
+
+
+@dataclass
+class FakeMetrics:
+    """Every container has used the same for a day; or nothing can be said of any."""
+
+    cpu: float = 1.5
+    memory: float = float(2 << 30)
+    problem: Problem | None = None
+    wanted: Mapping[ContainerRef, Policy] = field(default_factory=dict)
+    measured: bool = False
+
+    def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
+        self.wanted = wanted
+
+    def latest(self) -> Measurements:
+        if not self.measured:
+            return Measurements(default=Gap(Reason.METRICS_UNAVAILABLE, "not measured yet"))
+        if self.problem is not None:
+            gap = Gap(Reason.METRICS_UNAVAILABLE, self.problem.detail)
+            return Measurements(None, {}, gap, (self.problem,))
+        return Measurements(TAKEN_AT, {ref: self._history(policy) for ref, policy in self.wanted.items()})
+
+    async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
+        self.measured = True
+        if progress is not None:
+            progress(1, 1)
+        return self.latest()
+
+    async def run(self) -> None:
+        self.measured = True
+        await asyncio.Event().wait()
+
+    def _history(self, policy: Policy) -> History:
+        now, step = int(TAKEN_AT.timestamp()), policy.grid.step
+        ends = range(now - 86400, now + 1, step)
+        samples = Samples.of(ends, [self.cpu] * len(ends), [self.memory] * len(ends))
+        history = advance(None, samples, policy.recommender, policy.grid, sample_s=step)
+        assert history is not None
+        return history
+
+
+class FakeClock:
+    """Ticks without waiting, until it is stopped or has ticked often enough."""
+
+    def __init__(self, ticks: int = 3) -> None:
+        self._left = ticks
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    async def wait(self, until: datetime | None) -> Wake:
+        await asyncio.sleep(0.01)
+        self._left -= 1
+        return Wake(WakeKind.STOP if self._stopped or self._left < 0 else WakeKind.TICK)
+
+
+@dataclass
+class FakeWiring:
+    """Real settings and policies; the rest is fake."""
+
+    cluster: FakeCluster = field(default_factory=FakeCluster)
+    metrics: FakeMetrics = field(default_factory=FakeMetrics)
+    clock: FakeClock = field(default_factory=FakeClock)
+    failure: Exception | None = None
+    opened: list[dict[str, bool]] = field(default_factory=list)
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self, flags: Mapping[str, Any]) -> Settings:
+        self.flags = dict(flags)
+        values = dict(flags)
+        return load_settings(values, values.pop("config", None))
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, *, watching: bool, acting: bool) -> AsyncIterator[Parts]:
+        self.opened.append({"watching": watching, "acting": acting})
+        if self.failure is not None:
+            raise self.failure
+        catalog = discover()
+        policies = PolicyStore(settings.policies, catalog)
+        policies.load()
+        yield Parts(settings, catalog, policies, self.cluster, self.metrics, self.clock)
