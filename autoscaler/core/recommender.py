@@ -138,7 +138,7 @@ class Abstain:
 class Recommender(ABC, Generic[State]):
     """Base of every recommender. Subclasses declare `name` and `Parameters` and write three pure functions.
 
-    `Parameters` is the type of `params`: anything pydantic can validate, see `autoscaler.recommenders.parameters`.
+    `Parameters` is the type of `params`: a subclass of `autoscaler.recommenders.parameters.Parameters`.
     """
 
     name: ClassVar[str]

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Situation, Step, Target
@@ -42,28 +43,41 @@ _EDGES = {Resource.CPU: _edges(0.001, 1000), Resource.MEMORY: _edges(2.0**20, 2.
 _BASE = {Resource.CPU: 1000, Resource.MEMORY: 1}  # from a target's unit to the base unit of steps
 
 
+def _half_life(value: timedelta) -> timedelta:
+    if not timedelta(seconds=1) <= value <= timedelta(days=365):
+        raise ValueError(f"{format_duration(value)} is out of range; write 1s to 365d")
+    return value
+
+
+HalfLife = Annotated[Duration, AfterValidator(_half_life)]
+
+
 class CpuParameters(Parameters):
     """How CPU usage becomes a CPU target."""
 
-    target: parameters.Percentile = parameters.Percentile("p95")
-    margin: Ratio = 0.15
-    half_life: Duration = timedelta(hours=24)
+    target: parameters.Percentile = Field(
+        parameters.Percentile("p95"), description="The percentile of usage that is wanted."
+    )
+    margin: Ratio = Field(0.15, description="What is added on top.")
+    half_life: HalfLife = Field(timedelta(hours=24), description="Age at which a sample counts half.")
 
 
 class MemoryParameters(Parameters):
     """How the working set becomes a memory target."""
 
-    target: parameters.Percentile = parameters.Percentile("max")
-    margin: Ratio = 0.15
-    half_life: Duration = timedelta(hours=48)
+    target: parameters.Percentile = Field(
+        parameters.Percentile("max"), description="The percentile of usage that is wanted."
+    )
+    margin: Ratio = Field(0.15, description="What is added on top.")
+    half_life: HalfLife = Field(timedelta(hours=48), description="Age at which a sample counts half.")
 
 
 class PercentileParameters(Parameters):
     """Parameters of the recommender `percentile`."""
 
-    cpu: CpuParameters = CpuParameters()
-    memory: MemoryParameters = MemoryParameters()
-    min_history: Duration = timedelta(minutes=30)
+    cpu: CpuParameters = Field(CpuParameters(), description="How CPU usage becomes a CPU target.")
+    memory: MemoryParameters = Field(MemoryParameters(), description="How the working set becomes a memory target.")
+    min_history: Duration = Field(timedelta(minutes=30), description="Samples that must be there, in time.")
 
     def needs(self) -> timedelta:
         return self.min_history
