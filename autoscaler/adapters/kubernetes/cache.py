@@ -31,8 +31,10 @@ class Cache(Generic[K, T]):
         self._versions: dict[K, str] = {}
         self._accept = accept
 
-    def replace(self, objects: Iterable[Decoded[K, T]]) -> None:
-        """A complete list: what is not in it is gone."""
+    def replace(self, objects: Iterable[Decoded[K, T]], *, rewound: bool = False) -> None:
+        """A complete list: what is not in it is gone. `rewound`: the server's versions went back, older is newer."""
+        if rewound:
+            self._versions = dict.fromkeys(self._versions, "")
         kept = set()
         for one in objects:
             kept.add(one.key)

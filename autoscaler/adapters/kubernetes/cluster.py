@@ -18,7 +18,7 @@ from typing import Any
 from autoscaler.adapters.kubernetes.answers import changes, differences, refusal
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import FIELD_MANAGER, Connection
-from autoscaler.adapters.kubernetes.errors import KubernetesError, Unreachable
+from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
 from autoscaler.adapters.kubernetes.wire import Owned, decode_node, decode_owner, decode_pod, patch_body
 from autoscaler.core.actions import Outcome, OutcomeKind, Resize
@@ -72,8 +72,14 @@ class KubernetesCluster:
 
     async def start(self, *, watch: bool = True) -> None:
         """Read everything once; then, unless `watch` is False, keep it current. Raises `KubernetesError`."""
+        missing: list[str] = []
         for one in self._watches:
-            await one.list_once()
+            try:
+                await one.list_once()
+            except PermissionMissing as error:  # name all missing rules at once
+                missing.append(str(error))
+        if missing:
+            raise PermissionMissing("\n".join(missing))
         self._started = True
         if watch:
             self._tasks = [asyncio.create_task(one.run(), name=f"watch {one.kind.resource}") for one in self._watches]

@@ -27,4 +27,4 @@ class PermissionMissing(KubernetesError):
 
 
 class Expired(KubernetesError):
-    """410: the resource version is too old to go on from. List again."""
+    """A watch cannot go on from its resource version (410), or what came was no event. List again."""

@@ -18,7 +18,7 @@ import msgspec
 from autoscaler.adapters.kubernetes import schema
 from autoscaler.adapters.kubernetes.answers import missing_rule, read_status
 from autoscaler.adapters.kubernetes.backoff import Backoff
-from autoscaler.adapters.kubernetes.cache import Cache, K
+from autoscaler.adapters.kubernetes.cache import Cache, K, newer
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import Expired, KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.wire import Decoded
@@ -77,7 +77,8 @@ class Watch(Generic[K, T]):
         self._cache = cache
         self._timing = timing
         self._now_s = now_s
-        self._version: str | None = None
+        self._version = ""
+        self._expired = True
         self._listed_at = self._heard_at = now_s()
 
     def silent_s(self) -> float:
@@ -106,8 +107,10 @@ class Watch(Generic[K, T]):
             if not page.metadata.continue_:
                 break
             query = [("limit", "500"), ("continue", page.metadata.continue_)]
-        self._cache.replace(found)
-        self._version = page.metadata.resource_version
+        version = page.metadata.resource_version
+        # a list is as new as anything the server ever said, unless its database was restored from a backup
+        self._cache.replace(found, rewound=newer(self._version, version))
+        self._version, self._expired = version, False
         self._listed_at = self._heard_at = self._now_s()
 
     async def run(self) -> None:
@@ -119,7 +122,7 @@ class Watch(Generic[K, T]):
                 await self._follow()
                 ended: KubernetesError | None = None
             except Expired as error:
-                self._version, ended = None, error
+                self._expired, ended = True, error
             except KubernetesError as error:
                 ended = error
             # a watch that ends at once, however politely, would make this a hot loop
@@ -131,12 +134,12 @@ class Watch(Generic[K, T]):
     async def _follow(self) -> None:
         """One list, if it is due, and one watch, until it ends."""
         spread = 1 - 0.2 * random.random()  # noqa: S311 - keeps the kinds and replicas from listing together
-        if self._version is None or self._now_s() - self._listed_at >= self._timing.relist_s * spread:
+        if self._expired or self._now_s() - self._listed_at >= self._timing.relist_s * spread:
             await self.list_once()
         query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("resourceVersion", self._version or ""),
+            ("resourceVersion", self._version),
             ("timeoutSeconds", str(max(1, round(self._timing.watch_s * spread)))),
         ]
         async with self._connection.stream(
@@ -180,11 +183,10 @@ class Watch(Generic[K, T]):
     def _refused(self, verb: str, status: int, body: bytes) -> KubernetesError:
         message = read_status(body).message
         text = f"{self._about(verb)}: HTTP {status}: {message}"
-        if status == 410:
-            return Expired(text)
         if status == 403:
             return PermissionMissing(f"{self._about(verb)}: {missing_rule(message) or message}")
-        return Unreachable(text)
+        # 410 is the usual one; a version that is too large (504) is cured by a list as well
+        return Expired(text) if verb == "watch" and status != 429 else Unreachable(text)
 
     def _about(self, verb: str) -> str:
         return f"{self._connection.server}: {verb} {self.kind.resource}"

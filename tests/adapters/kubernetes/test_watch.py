@@ -157,6 +157,18 @@ async def test_an_expired_version_or_garbage_lists_again(how: str, api: ApiServe
     assert set(told) == {REF, PodRef("sim", "doomed")}
 
 
+async def test_a_server_restored_from_a_backup_is_followed_back(api: ApiServer, build: Build) -> None:
+    api.objects[PODS] = [pod(version=90, generation=3)]
+    cluster = await build()
+    too_large = {"kind": "Status", "message": "Too large resource version: 100, current: 60", "code": 504}
+    api.objects[PODS], api.version = [pod(version=50, generation=2)], 60
+    api.next_answers[f"WATCH {PODS}"].append(always(504, too_large))
+    await eventually(lambda: api.count(f"WATCH {PODS}") == 1)
+    api.send_raw(PODS, b"")
+    await until_pod(cluster, lambda found: found.generation == 2)
+    await eventually(lambda: watches(api)[-1] == "60")
+
+
 async def test_a_full_list_is_made_now_and_then(api: ApiServer, build: Build) -> None:
     api.objects[PODS] = [pod()]
     cluster = await build(timing=Timing(silence_s=0.5, settled_s=0.05, relist_s=0.0, backoff=QUICK.backoff))
