@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,8 @@ from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_explanation, render_table
 from autoscaler.cli.rendering.words import cell, summary
 from autoscaler.core.actions import Outcome, OutcomeKind
-from autoscaler.core.model import Resource
+from autoscaler.core.model import Problem, Resource
+from autoscaler.core.plan import PredictedOutcome, Prediction
 from autoscaler.core.reasons import Reason
 from tests.cli.plans import HELD, PLAN, POD, RESIZED
 
@@ -136,9 +136,11 @@ def test_the_patch_lines_run_in_bash_as_they_are(tmp_path: Path) -> None:
 
 
 def test_no_text_from_outside_becomes_a_command() -> None:
-    assert [
-        line for line in render_patch(document(PLAN)).splitlines() if not re.match(r"# |kubectl patch ", line)
-    ] == []
+    nasty = "why\nrm -rf /\r\n: ;"
+    decision = replace(RESIZED, prediction=Prediction(PredictedOutcome.UNKNOWN, nasty))
+    plan = replace(PLAN, decisions=(decision,), problems=(Problem("somewhere", "Broken", nasty),))
+    lines = render_patch(document(plan)).splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["#", "#", "kubectl"]
 
 
 def test_a_sidecar_is_patched_as_an_init_container() -> None:
