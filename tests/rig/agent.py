@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -55,7 +56,8 @@ class Agent:
         self._records: dict[str, PodRecord] = {}
         self._addresses = count(2)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="node agent", daemon=True)
         self._thread.start()
         self._call(self._open(url, certificate, token))
@@ -90,7 +92,7 @@ class Agent:
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
+        self._runner.close()
         if self.failure is not None:
             raise AssertionError(f"the node agent failed:\n{self.failure}")
 
@@ -111,6 +113,7 @@ class Agent:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._exporter.close()
         await self._api.close()
+        await asyncio.sleep(0.1)  # closed TLS connections say good-bye
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -158,8 +161,9 @@ class Agent:
             await self._delete(record.raw)
 
     async def _watch(self) -> None:
-        async for event in self._api.follow("/api/v1/pods"):
-            self._events.put_nowait(event)
+        async with aclosing(self._api.follow("/api/v1/pods")) as events:
+            async for event in events:
+                self._events.put_nowait(event)
 
     async def _work(self) -> None:
         """Everything that changes a record happens here, one after the other."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from typing import Any
 
 import aiohttp
@@ -46,7 +46,7 @@ class Api:
                 raise ApiError(response.status, answer.get("message", ""))
             return answer
 
-    async def follow(self, path: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def follow(self, path: str) -> AsyncGenerator[tuple[str, dict[str, Any]]]:
         """The list under a path (LISTED), then every change (ADDED, MODIFIED, DELETED), for ever.
 
         A broken watch starts anew with a list.
@@ -56,10 +56,11 @@ class Api:
             yield "LISTED", listed
             version = listed["metadata"]["resourceVersion"]
             with suppress(aiohttp.ClientError, asyncio.TimeoutError):
-                async for kind, item in self._watch(path, version):
-                    yield kind, item
+                async with aclosing(self._watch(path, version)) as events:
+                    async for event in events:
+                        yield event
 
-    async def _watch(self, path: str, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def _watch(self, path: str, version: str) -> AsyncGenerator[tuple[str, dict[str, Any]]]:
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "600"}
         timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
         async with self._session.get(path, params=query, timeout=timeout) as response:
