@@ -32,7 +32,7 @@ class FakeCluster:
     unavailable: str = ""
     performed: list[Resize] = field(default_factory=list)
     observing: Callable[[], None] = lambda: None
-    performing: Callable[[], object] = lambda: None
+    performing: Callable[[], None] = lambda: None
 
     async def observe(self) -> ClusterSnapshot:
         self.observing()

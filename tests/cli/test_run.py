@@ -65,7 +65,12 @@ def test_the_controller_takes_turns_until_the_clock_stops_it(policies: Path, cap
 def test_a_signal_ends_it_after_the_action_in_hand(policies: Path, number: int, status: int, capsys: Out) -> None:
     pods = tuple(replace(POD, name=f"bridge-{i}", uid=f"{i}") for i in range(20))
     once = iter([number])  # a second signal would end the process
-    cluster = FakeCluster(pods, performing=lambda: [os.kill(os.getpid(), each) for each in once])
+
+    def performing() -> None:
+        for each in once:
+            os.kill(os.getpid(), each)
+
+    cluster = FakeCluster(pods, performing=performing)
     wiring = FakeWiring(cluster=cluster, metrics=FakeMetrics(measured=True), clock=FakeClock(ticks=1000))
     assert run(wiring, policies) == status
     (turn,) = events(capsys, "turn")
