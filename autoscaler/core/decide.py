@@ -77,7 +77,7 @@ def decide(
     decisions += (_decision(candidate, snapshot, config, rooms) for candidate in candidates)
     decisions.sort(key=lambda decision: decision.pod.ref)
     unmatched = [] if scope is not None else [p for p in config.policies if p.name not in matched]
-    problems = (*measurements.problems, *(_matches_nothing(policy) for policy in unmatched))
+    problems = (*snapshot.problems, *measurements.problems, *(_matches_nothing(policy) for policy in unmatched))
     return Plan(snapshot.taken_at, tuple(decisions), problems)
 
 
