@@ -188,7 +188,7 @@ def _container(proposal: Proposal) -> ContainerPart:
         kind=container.kind,
         cpu=_sides(container, proposal.proposed, Resource.CPU),
         memory=_sides(container, proposal.proposed, Resource.MEMORY),
-        because=[sentence(step) for step in proposal.trail],
+        because=[sentence(step) for resource in Resource for step in proposal.trail if step.resource is resource],
         changed=proposal.changed,
     )
 

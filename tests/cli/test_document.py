@@ -117,4 +117,7 @@ def test_sentences() -> None:
     assert of("usage", None, None, "12 of 30 minutes") == "cpu: usage 12 of 30 minutes"
     assert of("minAllowed", 50, 100, "lower bound", cap=True) == "cpu: minAllowed raises 50m to 100m (lower bound)"
     assert of("cooldown", 900, 500, "10 s left", cap=True) == "cpu: cooldown keeps 500m instead of 900m (10 s left)"
+    assert of("maxStep", 45, 70, "-30%", cap=True) == "cpu: maxStep stops at 70m on the way to 45m (-30%)"
     assert of("oom", 500, 500, "no kill seen") == "cpu: oom no kill seen: stays 500m"
+    step = Step(Resource.MEMORY, "round", 88519386, 98 << 20, "up to 1Mi")
+    assert sentence(step) == "memory: round up to 1Mi: 84.4Mi -> 98Mi"
