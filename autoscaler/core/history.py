@@ -95,9 +95,10 @@ def advance(
     closed_until = newest - newest % grid.block
     cut = int(np.searchsorted(pending.end_at, closed_until, side="right"))
     state, failure = history.state, history.failure
-    if cut and not failure:
+    complete = _finite(blocks(pending[:cut], grid.block))  # a CPU value inside a block is not one of the block
+    if len(complete) and not failure:
         try:
-            state = recommender.fold(state, blocks(pending[:cut], grid.block), grid.block)
+            state = recommender.fold(state, complete, grid.block)
         except Exception as error:  # a plug-in may raise anything: it costs its own containers, nobody else's
             failure = f"{type(error).__name__}: {error}"
     recent = history.recent + samples if sample_s == grid.step else history.recent
