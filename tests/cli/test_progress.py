@@ -1,0 +1,45 @@
+"""Progress on stderr: silent at first, then lines, or a bar that leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+
+from autoscaler.cli.progress import MeasuringProgress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Seconds:
+    """A monotonic clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(stream: io.StringIO, *moments: float) -> str:
+    clock = Seconds()
+    with MeasuringProgress(stream, clock) as progress:
+        for done, moment in enumerate(moments):
+            clock.now = 100.0 + moment
+            progress(done, 10)
+    return stream.getvalue()
+
+
+def test_what_is_quick_is_silent() -> None:
+    assert shown(io.StringIO(), 0.1, 1.9) == ""
+    assert shown(Terminal(), 0.1, 1.9) == ""
+
+
+def test_elsewhere_than_on_a_terminal_a_line_now_and_then() -> None:
+    text = shown(io.StringIO(), 1, 3, 4, 7, 9)
+    assert text == "measuring: 1 of 10 requests\nmeasuring: 4 of 10 requests\n"
+
+
+def test_on_a_terminal_a_bar() -> None:
+    assert "measuring" in shown(Terminal(), 1, 3, 4)
