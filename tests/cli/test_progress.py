@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from autoscaler.cli.progress import MeasuringProgress
 
 
@@ -41,5 +43,6 @@ def test_elsewhere_than_on_a_terminal_a_line_now_and_then() -> None:
     assert text == "measuring: 1 of 10 requests\nmeasuring: 4 of 10 requests\n"
 
 
-def test_on_a_terminal_a_bar() -> None:
+def test_on_a_terminal_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     assert "measuring" in shown(Terminal(), 1, 3, 4)
