@@ -27,7 +27,7 @@ from autoscaler.core.units import parse_cpu, parse_memory
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
-FREE = Stability(ByDirection(0.0, 0.0), ByDirection(1e9, 1.0), ByDirection(timedelta(0), timedelta(0)))
+FREE = Stability(ByDirection(0.0, 0.0), ByDirection(1e30, 1.0), ByDirection(timedelta(0), timedelta(0)))
 """Stability that keeps nothing back."""
 
 
@@ -119,7 +119,9 @@ class Fixed(Recommender[Any]):
 
 def target(cpu: str | None = None, memory: str | None = None) -> Target:
     """A target in quantities."""
-    return Target(None if cpu is None else parse_cpu(cpu) / 1000, None if memory is None else float(parse_memory(memory)))
+    return Target(
+        None if cpu is None else parse_cpu(cpu) / 1000, None if memory is None else float(parse_memory(memory))
+    )
 
 
 def fixed(cpu: str | None = None, memory: str | None = None) -> Fixed:

@@ -27,7 +27,10 @@ def amount_of(resource: Resource, value: float) -> int | None:
     scale = 1000 if resource is Resource.CPU else 1
     if not 0 < value <= HIGHEST[resource] / scale:  # NaN compares false
         return None
-    return math.ceil(float(value) * scale * (1 - SAMPLE_PRECISION))
+    exact = float(value) * scale
+    amount = math.ceil(exact)
+    whole = amount - amount % ROUND_TO[resource]
+    return whole if whole and exact - whole <= exact * SAMPLE_PRECISION else amount
 
 
 def memory_floor(greatest_recent: float | None) -> int:
