@@ -95,7 +95,8 @@ class Rig:
 
     def pod(self, namespace: str, name: str) -> dict[str, Any]:
         """A pod as the API server has it."""
-        pod: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, f"--namespace={namespace}", "--output=json"))
+        command = ("get", "pod", name, f"--namespace={namespace}", "--show-managed-fields", "--output=json")
+        pod: dict[str, Any] = json.loads(self.kubectl(*command))
         return pod
 
     def namespace(self, prefix: str = "test") -> str:
