@@ -109,10 +109,18 @@ def _checked(answer: object) -> Target | Abstain | Hold:
     for name, value in (("cpu", answer.cpu), ("memory", answer.memory)):
         # numpy's numbers are Real too, and a plug-in that works on samples has those in hand
         if value is not None and type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
-            return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {value!r:.80}, not a number")
+            return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {shown(value)}, not a number")
     if not isinstance(answer.trail, tuple) or not all(map(_readable, answer.trail)):
         return Hold(Reason.RECOMMENDER_INVALID, "its trail is not a tuple of Step with whole amounts or None")
     return answer
+
+
+def shown(value: object) -> str:
+    """A plug-in's value for a detail: short, and never an error (an int of 10,000 digits cannot be printed)."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"an unprintable {type(value).__name__}"
 
 
 def _readable(step: object) -> bool:

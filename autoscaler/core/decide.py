@@ -12,7 +12,7 @@ from autoscaler.core import kubelet, quality
 from autoscaler.core.actions import Resize
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.guards import Hold, objection
-from autoscaler.core.history import ContainerRef, History, Measurements
+from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Problem, Resources
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal, resize_of
 from autoscaler.core.policy import Config, Mode, Policy
@@ -106,11 +106,10 @@ def _measured(candidate: Candidate, snapshot: ClusterSnapshot, measurements: Mea
     for container in policy.sized(pod):
         found = measurements.of(ContainerRef(pod.namespace, pod.name, container.name))
         hold = quality.unfit(found, container.name, policy.grid, snapshot.taken_at, config.max_sample_age)
-        if hold is not None:
+        if isinstance(found, Gap) or hold is not None:
             candidate.hold = hold
             break
-        if isinstance(found, History):
-            candidate.histories[container.name] = found
+        candidate.histories[container.name] = found
     return candidate
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autoscaler.core import bounds, quality
+from autoscaler.core.consult import shown
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
 from autoscaler.core.model import Pod, Resource, ResourceList, Resources
@@ -107,7 +108,7 @@ def size(
             if value is None or not current or resource not in entry.controlled:
                 continue
             if (wanted := bounds.amount_of(resource, value)) is None:
-                hold = Hold(Reason.RECOMMENDER_INVALID, f"container {name}: {resource} target is {value}")
+                hold = Hold(Reason.RECOMMENDER_INVALID, f"container {name}: {resource} target is {shown(value)}")
                 return Sized(_unchanged(pod, trails), hold)
             if (kept := stability.is_stale(name, recent, wanted, current, resource)) is not None:
                 trail.append(kept)

@@ -159,6 +159,20 @@ def test_a_memory_limit_is_not_lowered_below_recent_usage() -> None:
     assert decision.proposals[0].proposed == sizes("1", "1100Mi", None, "1100Mi")
 
 
+def test_a_cap_on_the_limit_does_not_lower_it_below_recent_usage() -> None:
+    sized = pod(container(sizes("1", "100Mi", None, "1000Mi")))
+    entry = ContainerPolicy(max_allowed=amounts(None, "200Mi"))
+    decision = one(
+        decide(
+            snapshot(sized),
+            measurements([sized], history(memory=(float(300 << 20),))),
+            config(policy(fixed(None, "110Mi"), containers=(entry,))),
+        )
+    )
+    assert decision.proposals[0].proposed == sizes("1", "110Mi", None, "330Mi")
+    assert [step.name for step in decision.proposals[0].trail] == ["limit", "limit"]
+
+
 def test_a_memory_decrease_that_the_floor_eats_up_holds() -> None:
     sized = pod(container(both("1", "1Gi")))
     measured = measurements([sized], history(memory=(float(1 << 30),)))

@@ -21,10 +21,9 @@ def condition(kind: str, reason: str = "", status: str = "True", generation: int
     return Condition(kind, status, reason, f"about {reason or 'nothing'}", generation)
 
 
-def asked(*conditions: Condition, **changes: object) -> Pod:
+def asked(*conditions: Condition, deleting: bool = False) -> Pod:
     """A pod of generation 2 that the kubelet has seen, with these conditions."""
-    fields: dict[str, object] = {"generation": 2, "observed_generation": 2, "asks": (ASKED,)}
-    return pod(conditions=conditions, **{**fields, **changes})
+    return pod(conditions=conditions, generation=2, observed_generation=2, asks=(ASKED,), deleting=deleting)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,300 @@
+"""The loop, with fakes behind its ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.history import ContainerRef, Measurements
+from autoscaler.core.model import Ask, ClusterSnapshot, Pod, PodRef
+from autoscaler.core.policy import ByDirection, Config, Mode, Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Situation, Target
+from autoscaler.loop import Loop
+from autoscaler.ports import Turn, Unavailable, Wake, WakeKind
+from tests.build import FREE, NOW, Fixed, config, fixed, measurements, pod, policy, snapshot
+
+ACCEPTED = Outcome(OutcomeKind.ACCEPTED)
+TICK, STOP = Wake(WakeKind.TICK), Wake(WakeKind.STOP)
+
+
+def changed(*pods: Pod) -> Wake:
+    return Wake(WakeKind.CHANGED, frozenset(each.ref for each in pods))
+
+
+@dataclass
+class FakeCluster:
+    """Shows its snapshots one after the other, the last for ever, and notes what is performed."""
+
+    shows: list[ClusterSnapshot | Unavailable]
+    answer: Callable[[Resize], Outcome] = lambda action: ACCEPTED
+    busy: Callable[[], asyncio.Future[None] | None] = lambda: None
+    performed: list[PodRef] = field(default_factory=list)
+    running: int = 0
+    most_running: int = 0
+
+    async def observe(self) -> ClusterSnapshot:
+        shown = self.shows.pop(0) if len(self.shows) > 1 else self.shows[0]
+        if isinstance(shown, Unavailable):
+            raise shown
+        return shown
+
+    async def perform(self, action: Resize) -> Outcome:
+        self.performed.append(action.pod)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        await asyncio.sleep(0)
+        if (wait := self.busy()) is not None:
+            await wait
+        self.running -= 1
+        return self.answer(action)
+
+
+@dataclass
+class FakeMetrics:
+    """Gives out the same measurements and notes what is to be followed."""
+
+    measured: Measurements
+    followed: list[Mapping[ContainerRef, Policy]] = field(default_factory=list)
+
+    def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
+        self.followed.append(wanted)
+
+    def latest(self) -> Measurements:
+        return self.measured
+
+
+@dataclass
+class FakeClock:
+    """Wakes as it is told, then stops; notes the deadlines that it was given."""
+
+    wakes: list[Wake]
+    deadlines: list[datetime | None] = field(default_factory=list)
+
+    async def wait(self, until: datetime | None) -> Wake:
+        self.deadlines.append(until)
+        return self.wakes.pop(0) if self.wakes else STOP
+
+
+@dataclass
+class FakeJournal:
+    """Keeps the turns."""
+
+    turns: list[Turn] = field(default_factory=list)
+
+    def record(self, turn: Turn) -> None:
+        self.turns.append(turn)
+
+
+class Stage:
+    """A loop and the fakes around it."""
+
+    def __init__(
+        self,
+        pods: Iterable[Pod],
+        *,
+        shows: Sequence[ClusterSnapshot | Unavailable] = (),
+        wakes: Sequence[Wake] = (),
+        settings: Config | None = None,
+    ) -> None:
+        pods = list(pods)
+        self.cluster = FakeCluster(list(shows) or [snapshot(*pods)])
+        self.metrics = FakeMetrics(measurements(pods))
+        self.clock = FakeClock(list(wakes))
+        self.journal = FakeJournal()
+        self.config = settings or config(policy(fixed("800m", None)))
+        self.loop = Loop(self.cluster, self.metrics, self.clock, self.journal, lambda: self.config)
+
+    async def run(self) -> list[Turn]:
+        await self.loop.run()
+        return self.journal.turns
+
+
+def many(count: int) -> list[Pod]:
+    return [pod(name=f"sim-{index:02}") for index in range(count)]
+
+
+def decided(turn: Turn) -> list[str]:
+    assert turn.plan is not None
+    return [decision.pod.name for decision in turn.plan.decisions]
+
+
+async def test_a_turn_observes_decides_acts_and_records() -> None:
+    stage = Stage(many(3))
+    (turn,) = await stage.run()
+    assert (turn.number, turn.wake, turn.unavailable) == (1, TICK, "")
+    assert decided(turn) == ["sim-00", "sim-01", "sim-02"]
+    assert stage.cluster.performed == [each.ref for each in many(3)]
+    assert [done.decision.pod.name for done in turn.done] == decided(turn)
+    assert {done.outcome for done in turn.done} == {ACCEPTED}
+    assert all(timedelta(0) <= done.took <= turn.took for done in turn.done)
+    assert stage.metrics.followed == [
+        {ContainerRef("bridge", each.name, "app"): stage.config.policies[0] for each in many(3)}
+    ]
+
+
+async def test_what_only_recommends_is_not_performed() -> None:
+    stage = Stage(many(2), settings=config(policy(fixed("800m", None), mode=Mode.RECOMMEND)))
+    (turn,) = await stage.run()
+    assert (turn.done, stage.cluster.performed) == ((), [])
+    assert decided(turn) == ["sim-00", "sim-01"]
+
+
+async def test_a_cluster_that_cannot_be_observed_costs_a_turn_and_nothing_else() -> None:
+    stage = Stage(many(1), shows=[Unavailable("cache is 90 s old"), snapshot(*many(1))], wakes=[TICK])
+    first, second = await stage.run()
+    assert (first.plan, first.done, first.unavailable) == (None, (), "cache is 90 s old")
+    assert (second.number, second.unavailable, len(second.done)) == (2, "", 1)
+    assert len(stage.metrics.followed) == 1
+
+
+async def test_a_change_decides_about_the_pods_named_and_no_others() -> None:
+    pods = many(3)
+    stage = Stage(pods, wakes=[changed(pods[1])])
+    _, turn = await stage.run()
+    assert decided(turn) == ["sim-01"]
+    assert stage.cluster.performed[3:] == [pods[1].ref]
+    assert len(stage.metrics.followed) == 1
+
+
+async def test_a_deadline_decides_about_everything() -> None:
+    stage = Stage(many(2), wakes=[Wake(WakeKind.DEADLINE)])
+    _, turn = await stage.run()
+    assert decided(turn) == ["sim-00", "sim-01"]
+
+
+COOLDOWN = replace(FREE, cooldown=ByDirection(timedelta(minutes=1), timedelta(minutes=10)))
+
+
+def cooling(name: str, seconds: int) -> Pod:
+    """A pod whose cooldown ends that many seconds after NOW."""
+    return pod(name=name, asks=(Ask("kubectl", NOW + timedelta(seconds=seconds - 60)),))
+
+
+async def test_deadlines_outlast_turns_that_did_not_decide_about_their_pods() -> None:
+    early, late = cooling("early", 10), cooling("late", 40)
+    over = replace(early, asks=())
+    stage = Stage(
+        [early, late],
+        shows=[snapshot(early, late)] * 2 + [snapshot(over, late), snapshot(over)],
+        wakes=[changed(late), changed(early), TICK],
+        settings=config(policy(fixed("800m", None), stability=COOLDOWN)),
+    )
+    await stage.run()
+    at = [None if each is None else (each - NOW).total_seconds() for each in stage.clock.deadlines]
+    assert at == [10, 10, 40, None]
+
+
+async def test_an_overdue_deadline_waits_for_the_cluster_to_be_seen_again() -> None:
+    early = cooling("early", 10)
+    stage = Stage(
+        [early],
+        shows=[snapshot(early), Unavailable("gone"), snapshot(early)],
+        wakes=[Wake(WakeKind.DEADLINE), changed()],
+        settings=config(policy(fixed("800m", None), stability=COOLDOWN)),
+    )
+    await stage.run()
+    due = NOW + timedelta(seconds=10)
+    assert stage.clock.deadlines == [due, None, due]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OutcomeKind if kind is not OutcomeKind.ACCEPTED])
+async def test_whatever_came_of_an_action_is_recorded(kind: OutcomeKind) -> None:
+    stage = Stage(many(3))
+    stage.cluster.answer = lambda action: Outcome(kind, "words") if action.pod.name == "sim-01" else ACCEPTED
+    (turn,) = await stage.run()
+    assert [done.outcome.kind for done in turn.done] == [OutcomeKind.ACCEPTED, kind, OutcomeKind.ACCEPTED]
+
+
+async def test_at_most_eight_actions_are_under_way() -> None:
+    stage = Stage(many(40))
+    (turn,) = await stage.run()
+    assert (len(turn.done), stage.cluster.most_running) == (40, 8)
+
+
+async def test_stop_ends_the_actions_in_hand_and_begins_no_other() -> None:
+    stage = Stage(many(40), wakes=[TICK] * 3)
+
+    def answer(action: Resize) -> Outcome:
+        stage.loop.stop()
+        return ACCEPTED
+
+    stage.cluster.answer = answer
+    (turn,) = await stage.run()
+    assert len(turn.done) == len(stage.cluster.performed) == 8
+    assert turn.plan is not None
+    assert stage.clock.deadlines == []
+
+
+async def test_stop_before_the_first_turn_does_nothing() -> None:
+    stage = Stage(many(1))
+    stage.loop.stop()
+    assert await stage.run() == []
+
+
+async def test_stop_while_waiting_ends_at_the_next_wake() -> None:
+    stage = Stage(many(1), wakes=[TICK])
+    waited = stage.clock.wait
+
+    class Stopping(FakeClock):
+        async def wait(self, until: datetime | None) -> Wake:
+            stage.loop.stop()
+            return await waited(until)
+
+    loop = Loop(stage.cluster, stage.metrics, Stopping([]), stage.journal, lambda: stage.config)
+    stage.loop = loop
+    await loop.run()
+    assert len(stage.journal.turns) == 1
+
+
+async def test_a_running_turn_shows_since_when() -> None:
+    stage = Stage(many(1))
+    release: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    stage.cluster.busy = lambda: release
+    assert stage.loop.busy_since is None
+    running = asyncio.create_task(stage.loop.run())
+    while not stage.cluster.performed:
+        await asyncio.sleep(0.001)
+    assert stage.loop.busy_since is not None
+    release.set_result(None)
+    await running
+    assert stage.loop.busy_since is None
+
+
+async def test_the_event_loop_goes_on_while_a_recommender_thinks() -> None:
+    thinking, enough = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Slow(Fixed):
+        def recommend(self, state: object, situation: Situation) -> Target:
+            loop.call_soon_threadsafe(thinking.set)
+            asyncio.run_coroutine_threadsafe(enough.wait(), loop).result()
+            return self.target
+
+    stage = Stage(many(1), settings=config(policy(Slow(0.8, None))))
+    running = asyncio.create_task(stage.loop.run())
+    await thinking.wait()
+    enough.set()
+    await running
+    assert len(stage.cluster.performed) == 1
+
+
+async def test_a_reloaded_policy_takes_effect_at_the_next_turn() -> None:
+    stage = Stage(many(1), wakes=[TICK])
+    first = stage.config
+    stage.cluster.answer = lambda action: _reload(stage)
+    one, two = await stage.run()
+    assert one.plan is not None
+    assert two.plan is not None
+    assert [turn.plan.decisions[0].reason for turn in (one, two) if turn.plan] == [Reason.INCREASE, Reason.POLICY_OFF]
+    assert stage.config is not first
+
+
+def _reload(stage: Stage) -> Outcome:
+    stage.config = config(policy(fixed("800m", None), mode=Mode.OFF))
+    return ACCEPTED
