@@ -51,11 +51,6 @@ class Batch:
             {container.namespace for container in members}, pods if len(pods) <= ranges.MOST_PODS else ()
         )
 
-    @property
-    def columns(self) -> int:
-        """Instants that are asked for."""
-        return sum(map(len, self.spans))
-
     def chunks(self, most_points: int) -> tuple[Chunk, ...]:
         """The requests that it takes, oldest first."""
         return tuple(

@@ -90,7 +90,7 @@ class _Cycle:
         self.started_at = started_at
         self.backfill_until = backfill_until  # loop time after which no further back-fill is started
         self.requests = self._finished = 0
-        self.unreachable = 0
+        self.unreachable: list[MetricsError] = []
         self.postponed = False
         self.problems: dict[Problem, None] = {}
 
@@ -140,9 +140,12 @@ class PrometheusMetrics:
         """The newest measurements. Never waits."""
         return self._latest
 
-    async def measure_once(self, progress: Progress | None = None) -> Measurements:
-        """Measure all that is missing now, however long it takes. Failures are in the result, never raised."""
-        await self._measure(_Cycle(progress, self._now(), float("inf")))
+    async def measure_once(self, progress: Progress | None = None, *, backfill_s: float = float("inf")) -> Measurements:
+        """Measure what is missing now. Failures are in the result, never raised.
+
+        After `backfill_s` seconds no further back-fill is started; the next call goes on with them.
+        """
+        await self._measure(_Cycle(progress, self._now(), asyncio.get_running_loop().time() + backfill_s))
         return self._latest
 
     async def run(self) -> None:
@@ -150,15 +153,12 @@ class PrometheusMetrics:
 
         A long back-fill is spread over several cycles, so that it does not keep the others from being measured.
         """
-        loop = asyncio.get_running_loop()
         while True:
             self._fresh.clear()
-            cycle = _Cycle(None, self._now(), loop.time() + _BACKFILL_TIME_S)
-            await self._measure(cycle)
+            await self.measure_once(backfill_s=_BACKFILL_TIME_S)
             await asyncio.sleep(_SHORTEST_PAUSE_S)
-            if not cycle.postponed:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._fresh.wait(), self._pause())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._fresh.wait(), self._pause())
 
     def close(self) -> None:
         """Close idle connections. A thread that still waits for an answer does not keep the process from ending."""
@@ -188,6 +188,8 @@ class PrometheusMetrics:
                 for item in work:
                     tasks.create_task(self._measure_batch(item, cycle))
             measured_at = self._latest.measured_at if work else cycle.started_at
+            if cycle.postponed:
+                self._fresh.set()
         self._publish(measured_at, tuple(cycle.problems))
 
     async def _server_now(self, cycle: _Cycle) -> float:
@@ -236,6 +238,23 @@ class PrometheusMetrics:
                 yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
+        async with self._open_batches:
+            if len(cycle.unreachable) >= _MOST_UNREACHABLE:
+                self._fail(cycle, cycle.unreachable[-1], work.tracked)
+                cycle.finish(len(work.chunks))
+            elif work.since is None and asyncio.get_running_loop().time() > cycle.backfill_until:
+                cycle.postponed = True
+                cycle.finish(len(work.chunks))
+            elif failure := await self._ask(work, cycle):
+                self._fail(cycle, failure, work.tracked)
+            else:
+                async with self._slots:
+                    folded = await _in_thread(work.batch.fold)
+                self._commit(work, folded)
+                self._publish(cycle.started_at, self._latest.problems)
+
+    async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
+        """Ask for all of a batch. After a failure, which is returned, nothing more is asked."""
         failure: MetricsError | None = None
 
         async def ask(chunk: Chunk) -> None:
@@ -250,23 +269,11 @@ class PrometheusMetrics:
                         self._note_partial(cycle, missing)
             cycle.finish(1)
 
-        async with self._open_batches:
-            now = asyncio.get_running_loop().time()
-            if cycle.unreachable >= _MOST_UNREACHABLE or (work.since is None and now > cycle.backfill_until):
-                cycle.postponed = True
-                cycle.finish(len(work.chunks))
-                return
-            work.batch.open()
-            async with asyncio.TaskGroup() as tasks:
-                for chunk in work.chunks:
-                    tasks.create_task(ask(chunk))
-            if failure is not None:
-                self._fail(cycle, failure, work.tracked)
-                return
-            async with self._slots:
-                folded = await _in_thread(work.batch.fold)
-        self._commit(work, folded)
-        self._publish(cycle.started_at, self._latest.problems)
+        work.batch.open()
+        async with asyncio.TaskGroup() as tasks:
+            for chunk in work.chunks:
+                tasks.create_task(ask(chunk))
+        return failure
 
     def _commit(self, work: _Work, folded: Mapping[ContainerRef, History | None]) -> None:
         until = work.batch.spans[-1].last
@@ -277,7 +284,8 @@ class PrometheusMetrics:
                 self._tracked[container] = replace(now, history=history, measured_until=until, gap=_NO_DATA)
 
     def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, _Tracked]) -> None:
-        cycle.unreachable += error.status is None
+        if error.status is None:
+            cycle.unreachable.append(error)
         detail = f"{self._api.address} {error.text}"
         cycle.problems[Problem(_SOURCE, Reason.METRICS_UNAVAILABLE, detail)] = None
         gap = Gap(Reason.METRICS_UNAVAILABLE, detail)

@@ -55,6 +55,7 @@ class FakePrometheus:
     now: float
     usage: dict[ContainerRef, tuple[Usage, Usage]] = field(default_factory=dict)
     intercept: Intercept | None = None
+    hangs_up: bool = False  # on range queries
     warnings: list[str] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
@@ -87,6 +88,10 @@ class FakePrometheus:
             if answer is not None:
                 return await answer
         query = form["query"]
+        if self.hangs_up and request.path.endswith("query_range"):
+            assert request.transport is not None
+            request.transport.close()
+            return web.Response()
         if request.path.endswith("query_range"):
             return self._range(query, int(form["start"]), int(form["end"]), int(form["step"]))
         if query == "time()":
