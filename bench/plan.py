@@ -122,7 +122,7 @@ def write_day(data: Path, names: list[str], start: int, end: int) -> None:
         out.writelines(lines("container_memory_working_set_bytes", names, times, memory_bytes))
         out.write("# EOF\n")
     command = [binary("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=24h", "-q"]
-    subprocess.run([*command, str(text), str(data)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*map(str, command), str(text), str(data)], check=True, stdout=subprocess.DEVNULL)
     text.unlink()
 
 

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.rig.prometheus_server import PrometheusServer
 from tests.rig.rig import Rig
+
+# the same examples on each run, on machines of any speed
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 

@@ -39,6 +39,11 @@ class RealClock:
         self._pods.add(pod)
         self._stir.set()
 
+    def tick(self) -> None:
+        """Ask for a full turn at once; the next regular one comes an interval later."""
+        self._next_tick_s = time.monotonic()
+        self._stir.set()
+
     def stop(self) -> None:
         """From now on every wait ends at once with STOP."""
         self._stopped = True

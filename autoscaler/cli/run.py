@@ -68,6 +68,7 @@ class _Controller:
         self._logger = logger()
         self._readiness = Readiness()
         self._loop: Loop | None = None
+        self._parts: Parts | None = None
         self._end: Callable[[], object] = lambda: None
         self._signal: signal.Signals | None = None
 
@@ -151,6 +152,7 @@ class _Controller:
         metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at)
         journal: Journal = Journals(LogJournal(self._logger), metrics, self._readiness)
         self._warn(parts)
+        self._parts = parts
         self._loop = Loop(parts.cluster, parts.metrics, parts.clock, journal, lambda: self._reloaded(parts))
         return self._loop
 
@@ -171,4 +173,7 @@ class _Controller:
     def _unhealthy(self) -> str | None:
         from autoscaler.adapters.telemetry.health import stuck
 
-        return None if self._loop is None else stuck(self._loop.busy_since, time.monotonic())
+        if self._loop is None or self._parts is None:
+            return None
+        now_s = time.monotonic()
+        return stuck("turn", self._loop.busy_since, now_s) or stuck("fold", self._parts.metrics.busy_since, now_s)

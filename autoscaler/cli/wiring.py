@@ -28,6 +28,10 @@ from autoscaler.strictyaml import Fault, Refused
 class Measuring(Metrics, Protocol):
     """Metrics that can be told to measure."""
 
+    @property
+    def busy_since(self) -> float | None:
+        """Monotonic seconds at which the oldest running fold began, None if none is running."""
+
     async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
         """Measure everything that is missing now."""
 
@@ -98,7 +102,8 @@ class RealWiring:
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                metrics = PrometheusMetrics(settings.prometheus_url, now=connection.now)
+                url = settings.prometheus_url
+                metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
                 try:
                     yield Parts(settings, catalog, policies, cluster, metrics, clock)
                 finally:

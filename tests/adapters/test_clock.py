@@ -86,3 +86,12 @@ async def test_stop_ends_this_wait_and_every_other() -> None:
     assert (await waited(clock))[0].kind is WakeKind.STOP
     clock.changed(A)
     assert (await waited(clock))[0].kind is WakeKind.STOP
+
+
+async def test_a_tick_asked_for_comes_at_once_and_starts_the_interval_anew() -> None:
+    clock = RealClock(timedelta(seconds=0.3), now)
+    asyncio.get_running_loop().call_later(0.05, clock.tick)
+    wake, took = await waited(clock)
+    assert wake == Wake(WakeKind.TICK)
+    assert took < 0.25
+    assert (await waited(clock))[1] >= 0.25

@@ -56,6 +56,7 @@ class FakeMetrics:
     problem: Problem | None = None
     wanted: Mapping[ContainerRef, Policy] = field(default_factory=dict)
     measured: bool = False
+    busy_since: float | None = None
 
     def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
         self.wanted = wanted

@@ -479,6 +479,12 @@ def test_cooldown_is_by_direction_and_due() -> None:
     assert "120 s after the last resize, cooldown is 600 s" in found.proposals[0].trail[0].because
 
 
+def test_the_earlier_of_two_cooldowns_is_due() -> None:
+    sized = pod(asks=(Ask("kubectl", NOW - timedelta(seconds=30)),))
+    found = decided(sized, replace(COOLING, recommender=fixed("100m", "2Gi")))
+    assert (found.reason, found.due_at) == (Reason.COOLDOWN, NOW + timedelta(seconds=30))
+
+
 def test_cooldown_of_one_direction_does_not_hold_the_other() -> None:
     sized = pod(asks=(Ask("kubectl", NOW - timedelta(minutes=2)),))
     found = decided(sized, replace(COOLING, recommender=fixed("100m", "2Gi")))

@@ -37,7 +37,9 @@ kind: Pod
 metadata: {{name: sim-0, namespace: {name}}}
 spec:
   containers:
-  - {{name: app, image: bridge, resources: {{requests: {{cpu: 100m, memory: 64Mi}}, limits: {{cpu: 200m, memory: 64Mi}}}}}}
+  - name: app
+    image: bridge
+    resources: {{requests: {{cpu: 100m, memory: 64Mi}}, limits: {{cpu: 200m, memory: 64Mi}}}}
 """
     )
     rig.kubectl("wait", "--for=jsonpath={.status.phase}=Running", f"-n={name}", "pod/sim-0", "--timeout=60s")

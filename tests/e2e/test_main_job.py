@@ -16,9 +16,9 @@ import yaml
 
 from autoscaler.core.units import parse_cpu, parse_memory
 from tests.e2e.cli import Controller, command, plan, run
-from tests.rig.agent import Usage
 from tests.rig.control_plane import CONTROLLER
 from tests.rig.rig import Rig
+from tests.rig.usage import Usage
 
 pytestmark = pytest.mark.rig
 
@@ -72,7 +72,7 @@ def stateful_set(
     }
 
 
-def eventually(what: str, met: Callable[[], bool], seconds: float = 90) -> None:
+def eventually(what: str, met: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until it is met."""
     deadline = time.monotonic() + seconds
     while not met():
@@ -181,11 +181,9 @@ def test_usage_rises_and_falls_and_the_pods_follow_in_place(rig: Rig, tmp_path: 
         rig, policies, tmp_path / "run.log", "--interval=3s", "--metrics-address=127.0.0.1:0"
     ) as controller:
         bridges.use_all(1.2)
-        for name in names:
-            eventually(f"{name} has grown", lambda name=name: grown(bridges, name) and applied(bridges, name))
+        eventually("all have grown", lambda: all(grown(bridges, name) and applied(bridges, name) for name in names))
         bridges.use_all(0.2)
-        for name in names:
-            eventually(f"{name} has shrunk", lambda name=name: shrunk(bridges, name) and applied(bridges, name), 120)
+        eventually("all have shrunk", lambda: all(shrunk(bridges, name) and applied(bridges, name) for name in names))
         assert controller.stop() == 0
         turns = [line for line in controller.lines() if line["event"] == "turn"]
         assert turns

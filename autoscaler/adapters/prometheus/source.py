@@ -92,6 +92,7 @@ class _Cycle:
         self.requests = self._finished = 0
         self.unreachable: list[MetricsError] = []
         self.postponed = False
+        self.first_known = False
         self.problems: dict[Problem, None] = {}
 
     def finish(self, requests: int) -> None:
@@ -103,13 +104,23 @@ class _Cycle:
 class PrometheusMetrics:
     """The `Metrics` port over one Prometheus.
 
-    `now` (aware) is the time that everything is measured against; the API server's, in a controller. All methods are
-    to be called on one event loop.
+    `now` (aware) is the time that everything is measured against; the API server's, in a controller. `first_known` is
+    called after a cycle in which containers were measured for the first time: there is something to decide about them.
+    All methods are to be called on one event loop.
     """
 
-    def __init__(self, url: str, *, now: Callable[[], datetime], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        now: Callable[[], datetime],
+        first_known: Callable[[], None] = lambda: None,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
         self._api = PrometheusApi(url, timeout_s=timeout_s)
         self._now = now
+        self._first_known = first_known
+        self._folding: list[float] = []
         self._tracked: dict[ContainerRef, _Tracked] = {}
         self._latest = Measurements(default=_NOT_YET)
         self._fresh = asyncio.Event()
@@ -139,6 +150,11 @@ class PrometheusMetrics:
     def latest(self) -> Measurements:
         """The newest measurements. Never waits."""
         return self._latest
+
+    @property
+    def busy_since(self) -> float | None:
+        """Monotonic seconds at which the oldest running fold began: a recommender that never returns shows there."""
+        return min(self._folding, default=None)
 
     async def measure_once(self, progress: Progress | None = None, *, backfill_s: float = float("inf")) -> Measurements:
         """Measure what is missing now. Failures are in the result, never raised.
@@ -191,6 +207,8 @@ class PrometheusMetrics:
             if cycle.postponed:
                 self._fresh.set()
         self._publish(measured_at, tuple(cycle.problems))
+        if cycle.first_known:
+            self._first_known()
 
     async def _server_now(self, cycle: _Cycle) -> float:
         """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
@@ -248,10 +266,19 @@ class PrometheusMetrics:
             elif failure := await self._ask(work, cycle):
                 self._fail(cycle, failure, work.tracked)
             else:
-                async with self._slots:
-                    folded = await _in_thread(work.batch.fold)
+                folded = await self._fold(work)
+                cycle.first_known |= work.since is None
                 self._commit(work, folded)
                 self._publish(cycle.started_at, self._latest.problems)
+
+    async def _fold(self, work: _Work) -> dict[ContainerRef, History | None]:
+        async with self._slots:
+            began_at = time.monotonic()
+            self._folding.append(began_at)
+            try:
+                return await _in_thread(work.batch.fold)
+            finally:
+                self._folding.remove(began_at)
 
     async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
         """Ask for all of a batch. After a failure, which is returned, nothing more is asked."""

@@ -8,14 +8,14 @@ LONGEST_TURN_S = 120.0
 """A turn that lasts longer is stuck: deciding about 10,000 pods takes a second, a patch has a timeout of 10 s."""
 
 
-def stuck(busy_since_s: float | None, now_s: float, longest_s: float = LONGEST_TURN_S) -> str | None:
-    """Why the controller is not alive, or None. `busy_since_s`: monotonic begin of the running turn, if there is one.
+def stuck(what: str, busy_since_s: float | None, now_s: float, longest_s: float = LONGEST_TURN_S) -> str | None:
+    """Why the controller is not alive, or None. `busy_since_s`: monotonic begin of what is running, if anything is.
 
     What hangs for ever is a plug-in: everything else has a timeout.
     """
     if busy_since_s is None or (lasted_s := now_s - busy_since_s) <= longest_s:
         return None
-    return f"the running turn has lasted {lasted_s:.0f} s: something in it does not return"
+    return f"the running {what} has lasted {lasted_s:.0f} s: something in it does not return"
 
 
 class Readiness:

@@ -61,9 +61,9 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 def test_a_turn_is_stuck_after_its_time() -> None:
-    assert stuck(None, 1e9) is None
-    assert stuck(100.0, 100.0 + LONGEST_TURN_S) is None
-    assert "121 s" in (stuck(100.0, 221.0) or "")
+    assert stuck("turn", None, 1e9) is None
+    assert stuck("turn", 100.0, 100.0 + LONGEST_TURN_S) is None
+    assert "121 s" in (stuck("turn", 100.0, 221.0) or "")
 
 
 @dataclass
@@ -94,7 +94,7 @@ async def test_a_plug_in_that_never_returns_makes_the_health_check_fail() -> Non
     loop = Loop(cluster, FakeMetrics(measured=True), FakeClock(), readiness, lambda: config)
 
     def healthy() -> str | None:
-        return stuck(loop.busy_since, time.monotonic(), longest_s=0.2)
+        return stuck("turn", loop.busy_since, time.monotonic(), longest_s=0.2)
 
     async with serving("127.0.0.1", 0, CollectorRegistry(), healthy, readiness.unready) as port:
         assert (await get(port, "/healthz"))[0] == 200
