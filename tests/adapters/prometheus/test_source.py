@@ -1,7 +1,8 @@
 import asyncio
 import math
 import socket
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -62,10 +63,14 @@ def fake(*pods: str, now: float = NOW) -> FakePrometheus:
 
 @asynccontextmanager
 async def measuring(
-    server: FakePrometheus, wanted: Mapping[ContainerRef, Policy], *, timeout_s: float = 5
+    server: FakePrometheus,
+    wanted: Mapping[ContainerRef, Policy],
+    *,
+    timeout_s: float = 5,
+    first_known: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[PrometheusMetrics]:
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: server.clock, timeout_s=timeout_s)
+        metrics = PrometheusMetrics(url, now=lambda: server.clock, first_known=first_known, timeout_s=timeout_s)
         metrics.follow(wanted)
         yield metrics
         metrics.close()
@@ -470,3 +475,32 @@ async def test_without_the_scrape_interval_measuring_goes_on() -> None:
         measured = await metrics.measure_once()
     assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
     assert history(measured, ref("a")).newest_at == (NOW - 2 * 60) // 60 * 60
+
+
+async def test_the_loop_is_told_once_when_containers_are_first_known() -> None:
+    told: list[int] = []
+    server = fake("a", "b")
+    async with measuring(server, {ref("a"): POLICY}, first_known=lambda: told.append(1)) as metrics:
+        await metrics.measure_once()
+        await metrics.measure_once()
+        assert told == [1]
+        metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
+        await metrics.measure_once()
+        assert told == [1, 1]
+
+
+async def test_a_fold_that_does_not_return_shows() -> None:
+    returning = threading.Event()
+
+    class Hangs(Window):
+        def fold(self, state: Samples, samples: Samples, block_s: int) -> Samples:
+            returning.wait(10)
+            return state
+
+    async with measuring(fake("a"), {ref("a"): replace(POLICY, recommender=Hangs({}))}) as metrics:
+        assert metrics.busy_since is None
+        measured = asyncio.create_task(metrics.measure_once())
+        await until(lambda: metrics.busy_since is not None)
+        returning.set()
+        await measured
+        assert metrics.busy_since is None
