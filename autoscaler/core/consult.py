@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from types import NoneType
 from typing import Any
+
+import numpy as np
 
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
@@ -15,6 +16,10 @@ from autoscaler.core.model import ClusterSnapshot, Container, Pod, Resource
 from autoscaler.core.policy import Config, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Abstain, Recommender, Situation, Step, Target
+
+# a plug-in that works on samples has numpy's numbers in hand
+_AMOUNTS = (int, np.integer, NoneType)
+_NUMBERS = (float, np.floating, *_AMOUNTS)
 
 
 @dataclass(slots=True)
@@ -107,8 +112,7 @@ def _checked(answer: object) -> Target | Abstain | Hold:
     if not isinstance(answer, Target):
         return Hold(Reason.RECOMMENDER_INVALID, f"answered {type(answer).__name__}, not Target or Abstain")
     for name, value in (("cpu", answer.cpu), ("memory", answer.memory)):
-        # numpy's numbers are Real too, and a plug-in that works on samples has those in hand
-        if value is not None and type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
+        if not isinstance(value, _NUMBERS) or isinstance(value, bool):
             return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {shown(value)}, not a number")
     if not isinstance(answer.trail, tuple) or not all(map(_readable, answer.trail)):
         return Hold(Reason.RECOMMENDER_INVALID, "its trail is not a tuple of Step with whole amounts or None")
@@ -127,8 +131,8 @@ def _readable(step: object) -> bool:
     return (
         isinstance(step, Step)
         and isinstance(step.resource, Resource)
-        and isinstance(step.before, (Integral, NoneType))
-        and isinstance(step.after, (Integral, NoneType))
+        and isinstance(step.before, _AMOUNTS)
+        and isinstance(step.after, _AMOUNTS)
     )
 
 

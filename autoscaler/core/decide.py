@@ -120,8 +120,8 @@ def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, r
     sized = size(pod, policy, candidate.targets, candidate.histories, config, snapshot.taken_at)
     if sized.hold is not None:
         return _held(pod, policy, sized.hold, sized.proposals)
-    node, after = snapshot.nodes.get(pod.node or ""), kubelet.resized(pod, sized.resources)
-    prediction = kubelet.predict(pod, after, node, rooms.others(pod))
+    node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources
+    prediction = kubelet.predict(pod, proposed, node, rooms.others(pod))
     reason, detail = _direction(sized), _summary(sized)
     action: Resize | None = resize_of(pod, sized.proposals)
     if prediction.outcome is PredictedOutcome.INFEASIBLE:
@@ -130,7 +130,7 @@ def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, r
     elif policy.mode is Mode.RECOMMEND:
         reason, action = Reason.RECOMMEND_ONLY, None
     elif prediction.outcome is not PredictedOutcome.DEFERRED:
-        rooms.grant(pod, after)
+        rooms.grant(pod, proposed)
     return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
 
 

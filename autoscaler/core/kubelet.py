@@ -54,23 +54,23 @@ def footprint(pod: Pod, requests_of: Callable[[Container], ResourceList]) -> Res
     The larger of what runs together (containers and sidecars) and what the start of any init container needs, plus
     `overhead`; a pod-level request replaces the sum (k8s.io/component-helpers/resource, PodRequests).
     """
-    requests = [(container.kind, requests_of(container)) for container in pod.containers]
-    cpu = _footprint(pod, [(kind, amounts.cpu or 0) for kind, amounts in requests], Resource.CPU)
-    memory = _footprint(pod, [(kind, amounts.memory or 0) for kind, amounts in requests], Resource.MEMORY)
+    requests = [requests_of(container) for container in pod.containers]
+    cpu = _footprint(pod, [amounts.cpu or 0 for amounts in requests], Resource.CPU)
+    memory = _footprint(pod, [amounts.memory or 0 for amounts in requests], Resource.MEMORY)
     return ResourceList(Millicores(cpu), Bytes(memory))
 
 
-def _footprint(pod: Pod, amounts: Iterable[tuple[ContainerKind, int]], resource: Resource) -> int:
+def _footprint(pod: Pod, amounts: Iterable[int], resource: Resource) -> int:
     overhead = pod.overhead.get(resource) or 0
     if pod.pod_level is not None and (whole := pod.pod_level.requests.get(resource)) is not None:
         return whole + overhead
     running = starting = sidecars = 0
-    for kind, amount in amounts:
-        if kind is ContainerKind.INIT:
+    for container, amount in zip(pod.containers, amounts, strict=True):
+        if container.kind is ContainerKind.INIT:
             starting = max(starting, amount + sidecars)
             continue
         running += amount
-        if kind is ContainerKind.SIDECAR:
+        if container.kind is ContainerKind.SIDECAR:
             sidecars += amount
             starting = max(starting, sidecars)
     return max(running, starting) + overhead
@@ -100,6 +100,11 @@ def reserved(pod: Pod) -> ResourceList:
     )
 
 
+def proposed_footprint(pod: Pod, proposed: Mapping[str, Resources]) -> ResourceList:
+    """The footprint that new resources for the named containers would give a pod."""
+    return footprint(pod, lambda container: proposed.get(container.name, container.spec).requests)
+
+
 def holds_room(pod: Pod) -> bool:
     """Whether a pod takes room on its node at all: it is bound and has not finished."""
     return pod.node is not None and pod.phase not in _FINISHED_PHASES
@@ -117,7 +122,10 @@ def allocated_on(pods: Iterable[Pod]) -> ResourceList:
 
 def refused_by_api_server(pod: Pod, node: Node) -> str | None:
     """The 403 with cause NodeCapacity that a spec beyond the node's allocatable gets (1.36 and newer), or None."""
-    wanted = footprint(pod, desired)
+    return _beyond(footprint(pod, desired), node)
+
+
+def _beyond(wanted: ResourceList, node: Node) -> str | None:
     over = [
         f"{resource}, requested: {wanted.get(resource)}, allocatable: {node.allocatable.get(resource)}"
         for resource in RESOURCES
@@ -139,7 +147,10 @@ def admit(pod: Pod, node: Node, others: ResourceList, static: frozenset[Resource
     for resource in RESOURCES:
         if resource in static and pod.qos_class is QoSClass.GUARANTEED and _moves_request(pod, resource):
             return Answer(Verdict.INFEASIBLE, _STATIC_MANAGER.format(_MANAGER[resource]))
-    wanted = footprint(pod, desired)
+    return _fit(footprint(pod, desired), node, others)
+
+
+def _fit(wanted: ResourceList, node: Node, others: ResourceList) -> Answer:
     for resource in RESOURCES:
         asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
         used = others.get(resource) or 0
@@ -183,14 +194,14 @@ def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
 
 def restarts(before: Pod, after: Pod) -> tuple[str, ...]:
     """Names of the containers that a resize restarts by their resizePolicy."""
-    olds = {container.name: container for container in before.containers}
+    return _restarts(before, {container.name: container.spec for container in after.containers})
+
+
+def _restarts(pod: Pod, specs: Mapping[str, Resources]) -> tuple[str, ...]:
     return tuple(
-        container.name
-        for container in after.containers
-        if any(
-            _amounts(olds[container.name].in_force, resource) != _amounts(container.spec, resource)
-            for resource in container.restart_on
-        )
+        c.name
+        for c in pod.containers
+        if any(_amounts(c.in_force, one) != _amounts(specs.get(c.name, c.spec), one) for one in c.restart_on)
     )
 
 
@@ -224,20 +235,21 @@ def resized(pod: Pod, proposed: Mapping[str, Resources]) -> Pod:
     )
 
 
-def predict(pod: Pod, after: Pod, node: Node | None, others: ResourceList) -> Prediction:
-    """What will come of asking for another spec: `after`, see `resized`. `others`: Σ allocated of the node's others."""
+def predict(pod: Pod, proposed: Mapping[str, Resources], node: Node | None, others: ResourceList) -> Prediction:
+    """What will come of asking for new resources. `others`: Σ allocated of the other pods on the node."""
     if node is None:
         return Prediction(PredictedOutcome.UNKNOWN, f"node {pod.node} is not known")
     if node.os != "linux":
         return Prediction(
             PredictedOutcome.INFEASIBLE, f'pod resize is only supported on linux nodes, this is "{node.os}"'
         )
-    if (refusal := refused_by_api_server(after, node)) is not None:
+    wanted = proposed_footprint(pod, proposed)
+    if (refusal := _beyond(wanted, node)) is not None:
         return Prediction(PredictedOutcome.INFEASIBLE, refusal)
-    answer = admit(after, node, others)
+    answer = _fit(wanted, node, others)
     if answer.verdict is Verdict.DEFERRED and answer.resource is not None:
         short = answer.resource.quantity(answer.missing)
         return Prediction(PredictedOutcome.DEFERRED, f"short of {short} {answer.resource}. {answer.message}")
-    if restarting := restarts(pod, after):
+    if restarting := _restarts(pod, proposed):
         return Prediction(PredictedOutcome.RESTART, f"resizePolicy restarts {', '.join(restarting)}")
     return Prediction(PredictedOutcome.IN_PLACE)

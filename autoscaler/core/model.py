@@ -56,6 +56,12 @@ class ResourceList:
         """The amount in the resource's base unit: millicores or bytes."""
         return self.cpu if resource is Resource.CPU else self.memory
 
+    @staticmethod
+    def of(amounts: Mapping[Resource, int]) -> ResourceList:
+        """The list of these amounts; a resource that is not named is absent."""
+        cpu, memory = amounts.get(Resource.CPU), amounts.get(Resource.MEMORY)
+        return ResourceList(None if cpu is None else Millicores(cpu), None if memory is None else Bytes(memory))
+
     def with_amount(self, resource: Resource, amount: int | None) -> ResourceList:
         """The same list with one amount replaced."""
         if resource is Resource.CPU:

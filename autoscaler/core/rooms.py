@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from autoscaler.core import kubelet
-from autoscaler.core.model import ClusterSnapshot, Pod, ResourceList
+from autoscaler.core.model import ClusterSnapshot, Pod, ResourceList, Resources
 from autoscaler.core.units import Bytes, Millicores
 
 
@@ -19,15 +20,16 @@ class Rooms:
         self._taken: dict[str, ResourceList] = {}
 
     def others(self, pod: Pod) -> ResourceList:
+        """Σ allocated of the other pods on a pod's node, with what has been granted to them."""
         own = kubelet.footprint(pod, kubelet.allocated)
         taken = self._taken_on(pod.node or "")
         return ResourceList(
             Millicores((taken.cpu or 0) - (own.cpu or 0)), Bytes((taken.memory or 0) - (own.memory or 0))
         )
 
-    def grant(self, pod: Pod, after: Pod) -> None:
+    def grant(self, pod: Pod, proposed: Mapping[str, Resources]) -> None:
         """Count an increase that is going to be asked for; what a decrease frees is not there yet."""
-        before, wanted = kubelet.footprint(pod, kubelet.allocated), kubelet.footprint(after, kubelet.desired)
+        before, wanted = kubelet.footprint(pod, kubelet.allocated), kubelet.proposed_footprint(pod, proposed)
         taken = self._taken_on(pod.node or "")
         self._taken[pod.node or ""] = ResourceList(
             Millicores((taken.cpu or 0) + max((wanted.cpu or 0) - (before.cpu or 0), 0)),

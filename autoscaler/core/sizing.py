@@ -95,14 +95,15 @@ def size(
     wishes: dict[str, Wish] = {}
     trails: dict[str, list[Step]] = {}
     stability = _Stability(pod, policy, config, now)
+    floor_since = int(now.timestamp()) - _FLOOR_WINDOW_S
     for container in pod.containers:
         name, target, entry = container.name, targets.get(container.name), policy.container_policy(container)
         if target is None or entry is None:
             continue
         trail = trails[name] = list(target.trail)
         recent = histories[name].recent
-        floor = bounds.memory_floor(_greatest_recent(recent, now))
-        in_force, requests = container.in_force.requests, ResourceList()
+        floor = bounds.memory_floor(_greatest_recent(recent, floor_since))
+        in_force, requests = container.in_force.requests, dict[Resource, int]()
         for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory)):
             current = in_force.get(resource)
             if value is None or not current or resource not in entry.controlled:
@@ -120,9 +121,9 @@ def size(
             if (kept := stability.keeps(name, entry, resource, wanted, current)) is not None:
                 trail.append(kept)
                 continue
-            requests = requests.with_amount(resource, wanted)
-        if requests != ResourceList():
-            wishes[name] = Wish(requests, entry.limits, entry.max_allowed, floor)
+            requests[resource] = wanted
+        if requests:
+            wishes[name] = Wish(ResourceList.of(requests), entry.limits, entry.max_allowed, floor)
     if not wishes:
         return Sized(_unchanged(pod, trails), stability.hold())
     paired = pair(pod, wishes)
@@ -136,9 +137,8 @@ def size(
     return Sized(proposals, None if any(p.changed for p in proposals) else stability.hold())
 
 
-def _greatest_recent(recent: Samples, now: datetime) -> float | None:
-    since = recent.end_at.searchsorted(int(now.timestamp()) - _FLOOR_WINDOW_S, side="right")
-    return quality.greatest(recent.memory[since:])
+def _greatest_recent(recent: Samples, since: int) -> float | None:
+    return quality.greatest(recent.memory[recent.end_at.searchsorted(since, side="right") :])
 
 
 def _seconds(span: timedelta) -> int:

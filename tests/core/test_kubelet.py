@@ -210,7 +210,7 @@ GROWN = {"app": sizes("2", "1Gi", "4", "2Gi")}
 
 
 def predicted(before: Pod, on: Node | None, others: ResourceList = NOTHING) -> Prediction:
-    return predict(before, resized(before, GROWN), on, others)
+    return predict(before, GROWN, on, others)
 
 
 def test_predicts_in_place() -> None:
