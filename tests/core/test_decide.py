@@ -598,7 +598,7 @@ def _clusters(draw: st.DrawFn) -> tuple[ClusterSnapshot, Measurements, Config]:
     return snapshot(*made), Measurements(NOW, found), Config(tuple(chosen))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_clusters())
 def test_every_selected_pod_is_decided_about_once_and_for_a_reason(
     case: tuple[ClusterSnapshot, Measurements, Config],

@@ -269,7 +269,7 @@ def _sides(each: Resources) -> list[int | None]:
     return [side.get(resource) for side in (each.requests, each.limits) for resource in RESOURCES]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases())
 def test_any_pod_keeps_its_class_its_fields_and_legal_pairs(
     case: tuple[Pod, Measurements, tuple[ContainerPolicy, ...]],
