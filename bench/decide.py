@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autoscaler.cli.wiring import relax_garbage_collection
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, History, Measurements, advance
 from autoscaler.core.model import ClusterSnapshot, Pod
@@ -82,6 +83,7 @@ def _round(cluster: ClusterSnapshot, measured: Measurements, settings: Config) -
 
 def main() -> None:
     """Print the medians."""
+    relax_garbage_collection()  # as the commands do
     cluster = snapshot(*map(_pod, range(_PODS)), nodes=[node(f"node-{i}", "256", "1Ti") for i in range(_NODES)])
     percentile = Percentile(PercentileParameters())
     for name, recommender, measured in (

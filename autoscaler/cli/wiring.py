@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,12 @@ class Wiring(Protocol):
         """
 
 
+def relax_garbage_collection() -> None:
+    """Collect cycles less often. What lives here is many small values without cycles, which each collection would walk
+    through in vain: most of the cost of decoding 5,000 pods, and a tenth of a decision about 10,000."""
+    gc.set_threshold(200_000, 50, 100)
+
+
 class RealWiring:
     """A Kubernetes API server, a Prometheus, and policy files."""
 
@@ -90,6 +97,7 @@ class RealWiring:
 
     @asynccontextmanager
     async def open(self, settings: Settings, *, watching: bool, acting: bool) -> AsyncIterator[Parts]:
+        relax_garbage_collection()
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()

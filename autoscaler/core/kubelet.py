@@ -54,26 +54,21 @@ def footprint(pod: Pod, requests_of: Callable[[Container], ResourceList]) -> Res
     The larger of what runs together (containers and sidecars) and what the start of any init container needs, plus
     `overhead`; a pod-level request replaces the sum (k8s.io/component-helpers/resource, PodRequests).
     """
-    requests = [requests_of(container) for container in pod.containers]
-    cpu = _footprint(pod, [amounts.cpu or 0 for amounts in requests], Resource.CPU)
-    memory = _footprint(pod, [amounts.memory or 0 for amounts in requests], Resource.MEMORY)
-    return ResourceList(Millicores(cpu), Bytes(memory))
-
-
-def _footprint(pod: Pod, amounts: Iterable[int], resource: Resource) -> int:
-    overhead = pod.overhead.get(resource) or 0
-    if pod.pod_level is not None and (whole := pod.pod_level.requests.get(resource)) is not None:
-        return whole + overhead
-    running = starting = sidecars = 0
-    for container, amount in zip(pod.containers, amounts, strict=True):
+    cpu = memory = starting_cpu = starting_memory = sidecar_cpu = sidecar_memory = 0
+    for container in pod.containers:
+        requests = requests_of(container)
+        own_cpu, own_memory = requests.cpu or 0, requests.memory or 0
         if container.kind is ContainerKind.INIT:
-            starting = max(starting, amount + sidecars)
+            starting_cpu = max(starting_cpu, own_cpu + sidecar_cpu)
+            starting_memory = max(starting_memory, own_memory + sidecar_memory)
             continue
-        running += amount
+        cpu, memory = cpu + own_cpu, memory + own_memory
         if container.kind is ContainerKind.SIDECAR:
-            sidecars += amount
-            starting = max(starting, sidecars)
-    return max(running, starting) + overhead
+            sidecar_cpu, sidecar_memory = sidecar_cpu + own_cpu, sidecar_memory + own_memory
+    whole = pod.pod_level.requests if pod.pod_level is not None else ResourceList()
+    cpu = max(cpu, starting_cpu) if whole.cpu is None else whole.cpu
+    memory = max(memory, starting_memory) if whole.memory is None else whole.memory
+    return ResourceList(Millicores(cpu + (pod.overhead.cpu or 0)), Bytes(memory + (pod.overhead.memory or 0)))
 
 
 def desired(container: Container) -> ResourceList:
