@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from autoscaler.core.foreign import shown, told
 from autoscaler.core.model import Problem
 from autoscaler.core.recommender import ENTRY_POINT_GROUP, Recommender
 from autoscaler.recommenders.parameters import Parameters
-from autoscaler.strictyaml import did_you_mean, shown
+from autoscaler.strictyaml import did_you_mean
 
 
 class UnknownRecommender(Exception):
@@ -57,7 +58,7 @@ def discover(found: Iterable[EntryPoint] | None = None) -> Catalog:
         try:
             usable[name] = _checked(name, entry.load())
         except (Exception, SystemExit) as error:  # an import runs foreign code: whatever it raises is the plug-in's
-            broken[name] = f"{entry.value}: {type(error).__name__}: {error}"
+            broken[name] = f"{entry.value}: {told(error)}"
     return Catalog(usable, broken)
 
 

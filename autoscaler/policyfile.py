@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, WithJsonSchema
 
+from autoscaler.core.foreign import shown, told
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.policy import (
     ByDirection,
@@ -29,7 +30,7 @@ from autoscaler.core.units import Bytes, Millicores, parse_cpu, parse_memory, pa
 from autoscaler.names import checked_container, checked_label_key, checked_label_value, checked_name, checked_namespace
 from autoscaler.plugins import Catalog, UnknownRecommender
 from autoscaler.recommenders.parameters import STRICT, Duration, Ratio, format_duration
-from autoscaler.strictyaml import Document, Fault, KeyPath, Refused, shown
+from autoscaler.strictyaml import Document, Fault, KeyPath, Refused
 
 API_VERSION = "bridge-autoscaler.dev/v1alpha1"
 KIND = "BridgePolicy"
@@ -264,8 +265,8 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         recommender = factory(params)
     except Refused:
         raise
-    except Exception as error:  # foreign code: it may refuse its parameters in any way it likes
-        text = f"recommender {section.name} refuses them: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # foreign code: it may refuse its parameters in any way it likes
+        text = f"recommender {section.name} refuses them: {told(error)}"
         raise Refused([document.fault(_PARAMETERS, text)]) from None
     if spec.metrics.lookback < needs:
         need, lookback = format_duration(needs), format_duration(spec.metrics.lookback)

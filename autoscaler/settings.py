@@ -24,9 +24,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from autoscaler.core.foreign import shown
 from autoscaler.names import checked_namespace
 from autoscaler.recommenders.parameters import Duration
-from autoscaler.strictyaml import Document, Fault, Refused, did_you_mean, load_documents, message, shown
+from autoscaler.strictyaml import Document, Fault, Refused, did_you_mean, load_documents, message
 
 API_VERSION = "bridge-autoscaler.dev/v1alpha1"
 KIND = "BridgeConfig"

@@ -19,6 +19,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from autoscaler.core.foreign import shown
+
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
 
@@ -115,12 +117,6 @@ def format_path(path: KeyPath) -> str:
         else:
             text += f"[{json.dumps(key)}]"
     return text
-
-
-def shown(value: object) -> str:
-    """A value for a message: short, control characters escaped."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def describe(value: object) -> str:

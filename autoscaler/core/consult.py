@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from autoscaler.core.foreign import shown, told, words
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
 from autoscaler.core.model import ClusterSnapshot, Container, Pod, Resource
 from autoscaler.core.policy import Config, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Abstain, Recommender, Situation, Step, Target
+from autoscaler.core.units import MAX_AMOUNT
 
 # a plug-in that works on samples has numpy's numbers in hand
-_AMOUNTS = (int, np.integer, NoneType)
-_NUMBERS = (float, np.floating, *_AMOUNTS)
+_NUMBERS = (float, np.floating, int, np.integer, NoneType)
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ def _ask(
         started = tick()
         try:
             many = list(recommender.recommend_many(states, [situation for _, _, situation in members]))
-        except Exception:  # the culprit is found by asking one by one
+        except (Exception, SystemExit):  # the culprit is found by asking one by one
             many = []
         if len(many) == len(members):
             slow = _slow((tick() - started) / len(members), patience)
@@ -97,8 +98,8 @@ def _ask_one(
     started = tick()
     try:
         answer = recommender.recommend(candidate.histories[container.name].state, situation)
-    except Exception as error:  # a plug-in may raise anything; it costs this pod alone
-        return Hold(Reason.RECOMMENDER_FAILED, f"{recommender.name} raised {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything; it costs this pod alone
+        return Hold(Reason.RECOMMENDER_FAILED, f"{recommender.name} raised {told(error)}")
     return _slow(tick() - started, patience) or _checked(answer)
 
 
@@ -108,34 +109,34 @@ def _slow(took: float, patience: float) -> Hold | None:
 
 def _checked(answer: object) -> Target | Abstain | Hold:
     if isinstance(answer, Abstain):
-        return answer
+        if isinstance(answer.because, str) and isinstance(answer.insufficient_history, (bool, np.bool_)):
+            return answer
+        return Hold(Reason.RECOMMENDER_INVALID, "abstained without saying why in words")
     if not isinstance(answer, Target):
         return Hold(Reason.RECOMMENDER_INVALID, f"answered {type(answer).__name__}, not Target or Abstain")
     for name, value in (("cpu", answer.cpu), ("memory", answer.memory)):
         if not isinstance(value, _NUMBERS) or isinstance(value, bool):
             return Hold(Reason.RECOMMENDER_INVALID, f"{name} target is {shown(value)}, not a number")
     if not isinstance(answer.trail, tuple) or not all(map(_readable, answer.trail)):
-        return Hold(Reason.RECOMMENDER_INVALID, "its trail is not a tuple of Step with whole amounts or None")
+        return Hold(Reason.RECOMMENDER_INVALID, "its trail is not a tuple of Step with words and whole amounts or None")
     return answer
-
-
-def shown(value: object) -> str:
-    """A plug-in's value for a detail: short, and never an error (an int of 10,000 digits cannot be printed)."""
-    try:
-        return f"{value!r:.80}"
-    except Exception:
-        return f"an unprintable {type(value).__name__}"
 
 
 def _readable(step: object) -> bool:
     return (
         isinstance(step, Step)
         and isinstance(step.resource, Resource)
-        and isinstance(step.before, _AMOUNTS)
-        and isinstance(step.after, _AMOUNTS)
+        and isinstance(step.name, str)
+        and isinstance(step.because, str)
+        and _amount(step.before)
+        and _amount(step.after)
     )
+
+
+def _amount(value: object) -> bool:
+    return value is None or (isinstance(value, (int, np.integer)) and bool(0 <= value <= MAX_AMOUNT))
 
 
 def _abstained(answer: Abstain) -> Hold:
     reason = Reason.INSUFFICIENT_HISTORY if answer.insufficient_history else Reason.RECOMMENDER_ABSTAINED
-    return Hold(reason, answer.because)
+    return Hold(reason, words(answer.because))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autoscaler.core.foreign import told
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Grid, Recommender, Samples
@@ -99,8 +100,8 @@ def advance(
     if len(complete) and not failure:
         try:
             state = recommender.fold(state, complete, grid.block)
-        except Exception as error:  # a plug-in may raise anything: it costs its own containers, nobody else's
-            failure = f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything: it costs its own containers alone
+            failure = told(error)
     recent = history.recent + samples if sample_s == grid.step else history.recent
     recent = _compact(recent.after(newest - grid.fine)) if len(recent) else pending[cut:]
     return replace(
@@ -116,8 +117,8 @@ def advance(
 def _start(recommender: Recommender[Any]) -> tuple[Any, str]:
     try:
         return recommender.start(), ""
-    except Exception as error:  # as above
-        return None, f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # as above
+        return None, told(error)
 
 
 def _compact(samples: Samples) -> Samples:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from autoscaler.core.model import RESOURCES, Container, Pod, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.policy import LimitMode
 from autoscaler.core.recommender import Step
-
-_MAX_AMOUNT = 2**63 - 1  # the API server's largest amount; VPA's row V006
+from autoscaler.core.units import MAX_AMOUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +98,9 @@ def _follow(
             steps.append(Step(resource, "limit", wanted, limit, because, cap=True))
         return min(wanted, limit), limit
     new = wanted if wish.limits is LimitMode.EQUAL else -(-wanted * limit // request)
-    if new > _MAX_AMOUNT:
-        steps.append(Step(resource, "limit", new, _MAX_AMOUNT, "the largest amount there is", cap=True))
-        new = _MAX_AMOUNT
+    if new > MAX_AMOUNT:
+        steps.append(Step(resource, "limit", new, MAX_AMOUNT, "the largest amount there is", cap=True))
+        new = MAX_AMOUNT
     highest = wish.max_limits.get(resource)
     if highest is not None and new > max(highest, wanted):
         capped = max(highest, wanted)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autoscaler.core import bounds, quality
-from autoscaler.core.consult import shown
+from autoscaler.core.foreign import shown
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
 from autoscaler.core.model import Pod, Resource, ResourceList, Resources

@@ -26,7 +26,8 @@ _MAX_LENGTH = 64  # the API server parses 1e400; a bound keeps hostile text from
 _MAX_EXPONENT = 30
 # the longest text with the largest suffix has 83 digits; Python's own context keeps 28
 _EXACT = Context(prec=128)
-_MAX_AMOUNT = 2**63 - 1  # the API server stores amounts as signed 64-bit numbers
+MAX_AMOUNT = 2**63 - 1
+"""The largest amount there is: the API server stores them as signed 64-bit numbers."""
 
 
 class QuantityError(ValueError):
@@ -64,7 +65,7 @@ def _whole(text: str, value: Decimal) -> int:
     if value < 0:
         raise QuantityError(f"{text!r} is negative; an amount of a resource cannot be")
     whole = int(value.to_integral_value(ROUND_CEILING))
-    if whole > _MAX_AMOUNT:
+    if whole > MAX_AMOUNT:
         raise QuantityError(f"{text!r} is out of range")
     return whole
 

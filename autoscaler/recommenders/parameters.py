@@ -25,6 +25,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from autoscaler.core.foreign import shown
+
 STRICT = ConfigDict(
     frozen=True,
     extra="forbid",
@@ -69,10 +71,10 @@ def parse_duration(value: object) -> timedelta:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) and 0 < len(value) <= 40 else None
     if match is None:
-        raise ValueError(f"{_shown(value)} is not a duration; write a number with its unit, like 90s, 1h30m or 14d")
+        raise ValueError(f"{shown(value)} is not a duration; write a number with its unit, like 90s, 1h30m or 14d")
     seconds = sum(int(match[unit]) * length for unit, length in _UNITS.items() if match[unit])
     if seconds > _MAX_DURATION.total_seconds():
-        raise ValueError(f"{_shown(value)} is out of range; at most 100y")
+        raise ValueError(f"{shown(value)} is out of range; at most 100y")
     return timedelta(milliseconds=round(seconds * 1000))
 
 
@@ -98,12 +100,7 @@ def parse_ratio(value: object) -> float:
             return float(ratio)
     elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
-    raise ValueError(f"{_shown(value)} is not a ratio; write 15%, or 0.15 (at most {_MAX_RATIO * 100}%)")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    raise ValueError(f"{shown(value)} is not a ratio; write 15%, or 0.15 (at most {_MAX_RATIO * 100}%)")
 
 
 Duration = Annotated[
@@ -139,7 +136,7 @@ class Percentile:
     def __post_init__(self) -> None:
         match = _PERCENTILE.fullmatch(self.text) if isinstance(self.text, str) else None
         if self.text != "max" and (match is None or not Decimal(match["rank"])):
-            raise ValueError(f"{_shown(self.text)} is not a percentile; write it like p95 or p99.9, or max")
+            raise ValueError(f"{shown(self.text)} is not a percentile; write it like p95 or p99.9, or max")
 
     @property
     def is_max(self) -> bool:

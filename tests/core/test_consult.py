@@ -57,7 +57,7 @@ def planned(recommender: Fixed, state: Any = None, **settings: Any) -> Plan:
     return decide(snapshot(BAD, GOOD), Measurements(NOW, histories), config(policy(recommender)), **settings)
 
 
-def raising(error: Exception) -> Callable[[Situation], Target]:
+def raising(error: BaseException) -> Callable[[Situation], Target]:
     def answer(situation: Situation) -> Target:
         raise error
 
@@ -79,6 +79,33 @@ def test_one_that_raises(recommender: Callable[[], Fixed]) -> None:
     assert_only_bad_holds(plan, Reason.RECOMMENDER_FAILED, "scripted raised ZeroDivisionError: division by zero")
 
 
+class Unprintable(Exception):
+    """Cannot even say what is wrong."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SystemExit(3), "scripted raised SystemExit: 3"),
+        (Unprintable(), "scripted raised Unprintable: an unprintable Unprintable"),
+    ],
+    ids=["ends the program", "unprintable"],
+)
+@pytest.mark.parametrize("recommender", [lambda: Scripted(0.8, None), Batched], ids=["one by one", "at once"])
+def test_one_that_raises_what_nobody_expects(
+    recommender: Callable[[], Fixed], error: BaseException, words: str
+) -> None:
+    assert_only_bad_holds(planned(recommender(), raising(error)), Reason.RECOMMENDER_FAILED, words)
+
+
+@pytest.mark.parametrize("state", [raising(ValueError("x" * 10**6)), lambda situation: Abstain("x" * 10**6)])
+def test_one_that_says_too_much_is_cut_short(state: Callable[[Situation], Any]) -> None:
+    assert len(one(planned(Scripted(0.8, None), state), "bad").detail) < 400
+
+
 NONSENSE = [
     (Target(float("nan"), None), "cpu target is nan"),
     (Target(float("inf"), None), "cpu target is inf"),
@@ -95,7 +122,7 @@ NONSENSE = [
     (Target(None, 1e30), "memory target is 1e+30"),
     (Target(None, float(np.float32("nan"))), "memory target is nan"),
     (Target(cast("float", "500m"), None), "cpu target is '500m', not a number"),
-    (Target(cast("float", "x" * 1000), None), "xxx, not a number"),
+    (Target(cast("float", "x" * 1000), None), "x..., not a number"),
     (Target(True, None), "cpu target is True, not a number"),
     (Target(cast("float", np.bool_(True)), None), "not a number"),
     (Target(None, cast("float", [1.0])), "memory target is [1.0], not a number"),
@@ -104,8 +131,17 @@ NONSENSE = [
     (Target(0.5, None, cast("Any", [1])), "its trail is not a tuple of Step"),
     (Target(0.5, None, cast("Any", ("p95",))), "its trail is not a tuple of Step"),
     (Target(0.5, None, (Step(cast("Resource", "cpu"), "p95", None, 1, ""),)), "its trail is not a tuple of Step"),
-    (Target(0.5, None, (Step(Resource.CPU, "p95", cast("int", 0.5), 1, ""),)), "with whole amounts or None"),
-    (Target(0.5, None, (Step(Resource.CPU, "p95", None, cast("int", 0.5), ""),)), "with whole amounts or None"),
+    (Target(0.5, None, (Step(Resource.CPU, "p95", cast("int", 0.5), 1, ""),)), "with words and whole amounts"),
+    (
+        Target(0.5, None, (Step(Resource.CPU, "p95", None, cast("int", 0.5), ""),)),
+        "with words and whole amounts",
+    ),
+    (Target(0.5, None, (Step(Resource.CPU, "p95", None, 10**5000, ""),)), "with words and whole amounts"),
+    (Target(0.5, None, (Step(Resource.CPU, "p95", -1, 1, ""),)), "with words and whole amounts"),
+    (Target(0.5, None, (Step(Resource.CPU, cast("str", None), None, 1, ""),)), "with words and whole amounts"),
+    (Target(0.5, None, (Step(Resource.CPU, "p95", None, 1, cast("str", None)),)), "with words and whole amounts"),
+    (cast("Target", Abstain(cast("str", None))), "abstained without saying why in words"),
+    (cast("Target", Abstain("too few", cast("bool", [0]))), "abstained without saying why in words"),
     (cast("Target", 0.5), "answered float, not Target or Abstain"),
     (cast("Target", None), "answered NoneType, not Target or Abstain"),
     (cast("Target", (0.5, 1.0)), "answered tuple, not Target or Abstain"),

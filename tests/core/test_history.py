@@ -56,6 +56,11 @@ class FailsToFold(Counting):
         raise ZeroDivisionError("no fold")
 
 
+class EndsTheProgram(Counting):
+    def fold(self, state: Seen, samples: Samples, block_s: int) -> Seen:
+        raise SystemExit(1)
+
+
 def minutes(first: int, count: int, *, step: int = 60) -> Samples:
     ends = [T0 + (first + i) * step for i in range(count)]
     return Samples.of(ends, [end % 1000 for end in ends], [end % 7000 for end in ends])
@@ -160,7 +165,11 @@ def test_recent_samples_are_those_of_the_last_hours_and_keep_no_others_alive() -
 
 @pytest.mark.parametrize(
     ("recommender", "failure"),
-    [(FailsToStart({}), "ValueError: no start"), (FailsToFold({}), "ZeroDivisionError: no fold")],
+    [
+        (FailsToStart({}), "ValueError: no start"),
+        (FailsToFold({}), "ZeroDivisionError: no fold"),
+        (EndsTheProgram({}), "SystemExit: 1"),
+    ],
 )
 def test_a_plug_in_that_raises_fails_its_history(recommender: Counting, failure: str) -> None:
     history = grown(advance(None, minutes(1, 10), recommender, LONG, sample_s=60))
