@@ -63,7 +63,7 @@ async def survey(parts: Parts, chosen: Filter, progress: MeasuringProgress, *, a
     parts.metrics.follow(wanted)
     with progress:
         measurements = await parts.metrics.measure_once(progress)
-    # time has passed; what is decided about is the newest state, as in the loop
+    # time has passed: ages are told as of now, and where the cluster is watched the state is the newest
     snapshot = await parts.cluster.observe()
     plan = decide(snapshot, measurements, config, scope, tick=time.monotonic)
     answers = await _ask(parts, plan) if ask_server else {}

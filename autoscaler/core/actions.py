@@ -31,7 +31,6 @@ class OutcomeKind(StrEnum):
     """What came of an action."""
 
     ACCEPTED = "Accepted"  # stored by the server; the kubelet's answer is yet to come
-    REPORTED = "Reported"  # dry run: nothing was sent
     ALTERED = "Altered"  # stored, but admission made something else of it
     SUPERSEDED = "Superseded"  # the pod changed since the decision: nothing was sent
     CONFLICT = "Conflict"  # 409: someone wrote in between

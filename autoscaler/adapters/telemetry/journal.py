@@ -16,7 +16,7 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
 from autoscaler.ports import Done, Journal, Turn, WakeKind
 
-_FINE = frozenset({OutcomeKind.ACCEPTED, OutcomeKind.REPORTED, OutcomeKind.SUPERSEDED, OutcomeKind.GONE})
+_FINE = frozenset({OutcomeKind.ACCEPTED, OutcomeKind.SUPERSEDED, OutcomeKind.GONE})
 
 
 class LogJournal:

@@ -68,7 +68,7 @@ def _head(item: Item, width: int) -> Iterator[RenderableType]:
     if item.proposes:
         yield _labelled("Predicted", prediction(item), width)
     if item.server is not None:
-        refused = item.server.outcome not in (OutcomeKind.ACCEPTED, OutcomeKind.REPORTED)
+        refused = item.server.outcome is not OutcomeKind.ACCEPTED
         yield _labelled("Server", server(item), width, style="red" if refused else "")
     yield _labelled("QoS", qos(item), width)
 

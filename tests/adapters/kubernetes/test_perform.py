@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from autoscaler.adapters.kubernetes.dryrun import DryRunCluster
 from autoscaler.core.actions import ContainerResize, OutcomeKind, Resize
 from autoscaler.core.model import ContainerKind, PodRef, ResourceList, Resources
 from autoscaler.core.units import Millicores
@@ -165,12 +164,3 @@ async def test_a_server_dry_run_is_marked_and_leaves_the_cache_alone(api: ApiSer
     api.next_answers[RESIZE].append(lose)
     assert (await cluster.perform(to(2000))).kind is OutcomeKind.UNKNOWN
     assert api.count(GET) == 0
-
-
-async def test_a_dry_run_reports_and_sends_nothing(api: ApiServer, build: Build) -> None:
-    api.objects[PODS] = [pod()]
-    dry = DryRunCluster(await build(watch=False))
-    assert REF in (await dry.observe()).pods
-    before = len(api.seen)
-    assert (await dry.perform(to(2000))).kind is OutcomeKind.REPORTED
-    assert len(api.seen) == before
