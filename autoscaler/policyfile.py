@@ -125,7 +125,9 @@ class ContainerSection(Section):
     mode: Literal["Auto", "Off"] = Field("Auto", description="Off leaves the container alone.")
     controlled_resources: tuple[Resource, ...] = Field(tuple(Resource), description="Resources that may be changed.")
     min_allowed: AmountsSection = Field(AmountsSection(), description="Requests are never set below this.")
-    max_allowed: AmountsSection = Field(AmountsSection(), description="Requests are never set above this.")
+    max_allowed: AmountsSection = Field(
+        AmountsSection(), description="Requests are never set above this, and limits do not grow beyond it."
+    )
     limits: LimitMode = Field(
         LimitMode.KEEP,
         description="What happens to limits: Keep the ratio to the request, Equal to it, or RequestsOnly.",

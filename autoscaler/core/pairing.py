@@ -21,7 +21,7 @@ class Wish:
 
     requests: ResourceList
     limits: LimitMode = LimitMode.KEEP
-    max_limits: ResourceList = ResourceList()  # maxAllowed holds for limits as well
+    max_limits: ResourceList = ResourceList()  # maxAllowed: limits do not grow beyond it
     memory_floor: int = 0  # bytes below which a memory limit is never lowered
 
 
@@ -102,8 +102,8 @@ def _follow(
         steps.append(Step(resource, "limit", new, MAX_AMOUNT, "the largest amount there is", cap=True))
         new = MAX_AMOUNT
     highest = wish.max_limits.get(resource)
-    if highest is not None and new > max(highest, wanted):
-        capped = max(highest, wanted)
+    # a limit that is above already is not lowered for it: that would pass by all that holds decreases back
+    if highest is not None and new > (capped := max(highest, wanted, limit)):
         steps.append(Step(resource, "limit", new, capped, "maxAllowed; the ratio to the request is not kept", cap=True))
         new = capped
     lowest = min(limit, wish.memory_floor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,18 +160,18 @@ def test_a_memory_limit_is_not_lowered_below_recent_usage() -> None:
     assert decision.proposals[0].proposed == sizes("1", "1100Mi", None, "1100Mi")
 
 
-def test_a_cap_on_the_limit_does_not_lower_it_below_recent_usage() -> None:
+@pytest.mark.parametrize(
+    ("target", "after", "steps"),
+    [("110Mi", sizes("1", "110Mi", None, "1000Mi"), ["limit"]), ("80Mi", sizes("1", "80Mi", None, "800Mi"), [])],
+    ids=["grows", "shrinks"],
+)
+def test_max_allowed_does_not_lower_a_limit_that_is_above_it(target: str, after: Resources, steps: list[str]) -> None:
     sized = pod(container(sizes("1", "100Mi", None, "1000Mi")))
     entry = ContainerPolicy(max_allowed=amounts(None, "200Mi"))
-    decision = one(
-        decide(
-            snapshot(sized),
-            measurements([sized], history(memory=(float(300 << 20),))),
-            config(policy(fixed(None, "110Mi"), containers=(entry,))),
-        )
-    )
-    assert decision.proposals[0].proposed == sizes("1", "110Mi", None, "330Mi")
-    assert [step.name for step in decision.proposals[0].trail] == ["limit", "limit"]
+    settings_ = config(policy(fixed(None, target), containers=(entry,)))
+    decision = one(decide(snapshot(sized), measurements([sized], history(memory=(1.0,))), settings_))
+    assert decision.proposals[0].proposed == after
+    assert [step.name for step in decision.proposals[0].trail] == steps
 
 
 def test_a_memory_decrease_that_the_floor_eats_up_holds() -> None:

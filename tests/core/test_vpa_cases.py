@@ -40,6 +40,7 @@ DIFFERENT = {
     "V005": "a limit is rounded up (1334m), so that a kept ratio never falls to the request; VPA rounds down",
     "V007": "nothing set is BestEffort, which can never gain requests in place",
     "V008": "as V007",
+    "V012": "maxAllowed holds for a limit that grows, too: 3 cores, not 4",
     "V014": "as V002: the ratio of a LimitRange's default is for pods that are being created",
     "V022": "requests are rounded up to 10m, which is what a systemd cgroup can tell apart; the step is no setting",
     "V023": "as V022",
@@ -71,7 +72,7 @@ PAIRS = [
         LimitMode.KEEP,
         ("2", "200Mi"),
         sizes("2", "200Mi", "4", "400Mi"),
-        id="V012",
+        id="V012 without bounds",
     ),
     pytest.param(
         sizes("1", "100Mi", "4", "400Mi"),
@@ -181,6 +182,13 @@ WHOLE = [
     ),
     pytest.param(
         sizes("100m", "100Mi"), ("250m", "200Mi"), amounts("233m", "150Mi"), sizes("233m", "150Mi"), id="V039"
+    ),
+    pytest.param(
+        sizes("1", "100Mi", "2", "200Mi"),
+        ("2", "200Mi"),
+        amounts("3", "1Gi"),
+        sizes("2", "200Mi", "3", "400Mi"),
+        id="V012",
     ),
 ]
 
