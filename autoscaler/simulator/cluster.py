@@ -40,7 +40,6 @@ from autoscaler.core.model import (
     Node,
     Pod,
     PodRef,
-    QoSClass,
     Resource,
     Resources,
     Termination,
@@ -63,7 +62,6 @@ _RESTARTS = timedelta(seconds=2.3)  # seen after an OOM kill; 2.2 to 8.5 s for a
 _STOPS = timedelta(seconds=2.6)  # an evicted pod was gone after 2.6 to 5.6 s
 _STARTS = timedelta(seconds=3.7)
 _SCHEDULER_RETRIES = timedelta(seconds=10)
-_STATIC_CPU = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +200,12 @@ class SimulatedCluster:
         pod = self._pod(ref, uid)
         if pod is None or pod.generation != generation or pod.node is None or pod.deleting:
             return
-        if pod.node in self._static_cpu and pod.qos_class is QoSClass.GUARANTEED and _cpu_changes(pod):
-            self._put(self._with_condition(pod, PENDING, generation, "Infeasible", _STATIC_CPU))
-            return
         others = allocated_on(other for other in self._pods_on(pod.node) if other.ref != ref)
-        answer = admit(pod, self._nodes[pod.node], others)
+        static = frozenset({Resource.CPU} if pod.node in self._static_cpu else ())
+        answer = admit(pod, self._nodes[pod.node], others, static)
         if answer.verdict is not Verdict.ACCEPTED:
             self._put(self._with_condition(pod, PENDING, generation, answer.verdict, answer.message))
-            if retry_after is not None:
+            if retry_after is not None and answer.verdict is Verdict.DEFERRED:
                 self._later(retry_after, partial(self._retry, ref, uid, generation))
             return
         containers = tuple(replace(container, allocated=container.spec.requests) for container in pod.containers)
@@ -369,10 +365,6 @@ def _started(pod: Pod, at: datetime) -> Pod:
 def _deferred(pod: Pod) -> bool:
     pending = pod.condition(PENDING)
     return pending is not None and pending.reason == "Deferred" and pending.observed_generation == pod.generation
-
-
-def _cpu_changes(pod: Pod) -> bool:
-    return any(c.allocated is not None and c.allocated.cpu != c.spec.requests.cpu for c in pod.containers)
 
 
 def _without_condition(pod: Pod, kind: str) -> Pod:
