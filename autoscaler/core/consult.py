@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
+from autoscaler.core.bounds import amount_of
 from autoscaler.core.foreign import shown, told, words
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
@@ -63,7 +64,7 @@ def consult(
         answers = _ask(recommenders[key], members, patience, tick)
         for (candidate, container, _), answer in zip(members, answers, strict=True):
             if isinstance(answer, Target):
-                candidate.targets[container.name] = answer
+                candidate.targets[container.name] = _explained(answer, recommenders[key].name)
             elif candidate.hold is None:
                 hold = _abstained(answer) if isinstance(answer, Abstain) else answer
                 candidate.hold = Hold(hold.reason, f"container {container.name}: {hold.detail}")
@@ -135,6 +136,17 @@ def _readable(step: object) -> bool:
 
 def _amount(value: object) -> bool:
     return value is None or (isinstance(value, (int, np.integer)) and bool(0 <= value <= MAX_AMOUNT))
+
+
+def _explained(target: Target, name: str) -> Target:
+    """The target with a step for each amount that its trail is silent about, so that every trail has a beginning."""
+    told_of = {step.resource for step in target.trail}
+    missing = tuple(
+        Step(resource, "recommender", None, amount, name)
+        for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory))
+        if value is not None and resource not in told_of and (amount := amount_of(resource, value)) is not None
+    )
+    return replace(target, trail=(*target.trail, *missing)) if missing else target
 
 
 def _abstained(answer: Abstain) -> Hold:

@@ -39,7 +39,8 @@ from autoscaler.core.policy import (
     Stability,
 )
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Abstain, Grid, Target
+from autoscaler.core.recommender import Abstain, Grid, Step, Target
+from autoscaler.core.trail import sentence
 from tests.build import (
     FREE,
     GUARANTEED,
@@ -454,12 +455,20 @@ def test_bounds(
     made = pod(container(sizes(current, "1Gi")))
     found = decided(made, policy(fixed(wanted, None), stability=rules, containers=(entry,)))
     assert found.proposals[0].proposed.requests == amounts(expected, "1Gi")
-    assert [step.name for step in found.proposals[0].trail] == steps
+    assert [step.name for step in found.proposals[0].trail if step.name != "recommender"] == steps
 
 
 def test_the_trail_begins_with_the_recommenders_own_steps() -> None:
-    made = decided(pod(), measured=history(state=replace(target("620m"), trail=())))
-    assert [step.name for step in made.proposals[0].trail] == []
+    own = (Step(Resource.CPU, "guess", None, 620, "of the day"),)
+    made = decided(pod(), measured=history(state=replace(target("620m", "2Gi"), trail=own)))
+    assert made.proposals[0].trail[0] == own[0]
+
+
+def test_an_amount_without_steps_is_said_to_come_from_its_recommender() -> None:
+    own = (Step(Resource.CPU, "guess", None, 620, "of the day"),)
+    made = decided(pod(), measured=history(state=replace(target("620m", "2Gi"), trail=own)))
+    said = [sentence(step) for step in made.proposals[0].trail if step.name in ("guess", "recommender")]
+    assert said == ["cpu: guess of the day = 620m", "memory: recommender fixed = 2Gi"]
 
 
 def test_sizes_from_32_bit_samples_cost_no_extra_step() -> None:
@@ -475,8 +484,9 @@ def test_cooldown_is_by_direction_and_due() -> None:
     shrinks = replace(COOLING, recommender=fixed("100m", "1Gi"))
     found = decided(sized, shrinks)
     assert (found.reason, found.due_at) == (Reason.COOLDOWN, NOW + timedelta(minutes=8))
-    assert [step.name for step in found.proposals[0].trail] == ["cooldown"]
-    assert "120 s after the last resize, cooldown is 600 s" in found.proposals[0].trail[0].because
+    (kept,) = (step for step in found.proposals[0].trail if step.name != "recommender")
+    assert kept.name == "cooldown"
+    assert "120 s after the last resize, cooldown is 600 s" in kept.because
 
 
 def test_the_earlier_of_two_cooldowns_is_due() -> None:
