@@ -33,11 +33,11 @@ sim/bridge-0  StatefulSet/bridge, on node-a, policy sim-bridges
   Server     Refused (ResourceQuota): exceeded quota: sim, requested: cpu=500m,
              used: 10, limited: 10
   QoS        Burstable unchanged
-  container        resource  request            limit
-  proxy (sidecar)  cpu       100m unchanged     100m unchanged
-                   memory    64Mi unchanged     64Mi unchanged
-  bridge           cpu       1 → 1500m (+50 %)  2 → 3 (+50 %)
-                   memory    4Gi unchanged      unset
+  container        resource  request           limit
+  proxy (sidecar)  cpu       100m unchanged    100m unchanged
+                   memory    64Mi unchanged    64Mi unchanged
+  bridge           cpu       1 → 1500m (+50%)  2 → 3 (+50%)
+                   memory    4Gi unchanged     unset
     bridge  cpu: p95 of 3.2d of samples = 1300m
     bridge  cpu: margin 15%: 1300m -> 1495m
     bridge  cpu: round up to 10m: 1495m -> 1500m
@@ -70,7 +70,7 @@ def test_no_line_of_the_table_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_a_wide_table_has_the_steps_beside_the_sizes() -> None:
-    line = next(line for line in render_table(document(PLAN), width=150).splitlines() if "1500m (+50 %)" in line)
+    line = next(line for line in render_table(document(PLAN), width=150).splitlines() if "1500m (+50%)" in line)
     assert "p95 of 3.2d of samples = 1300m" in line
 
 
@@ -89,11 +89,11 @@ def test_color_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, None, None, "unset"),
         ("1", "1", "1", "1 unchanged"),
         ("1", None, "1", "1 unchanged"),
-        ("1", "1", "1500m", "1 → 1500m (+50 %)"),
-        ("1", "1", "1004m", "1 → 1004m (+0.4 %)"),
-        ("4", "4", "1", "4 → 1 (-75 %)"),
+        ("1", "1", "1500m", "1 → 1500m (+50%)"),
+        ("1", "1", "1004m", "1 → 1004m (+0.4%)"),
+        ("4", "4", "1", "4 → 1 (-75%)"),
         ("2", "1", "2", "1, asked 2"),
-        ("2", "1", "3", "1 → 3 (+200 %), asked 2"),
+        ("2", "1", "3", "1 → 3 (+200%), asked 2"),
     ],
 )
 def test_cells(spec: str | None, actual: str | None, proposed: str | None, text: str) -> None:

@@ -18,7 +18,7 @@ def sides(container: ContainerPart) -> Iterator[tuple[Resource, Sides]]:
 
 
 def cell(amounts: Amounts, resource: Resource) -> str:
-    """`1 → 1500m (+50 %)`, `4Gi unchanged` or `unset`; a pending ask is shown beside what is in force."""
+    """`1 → 1500m (+50%)`, `4Gi unchanged` or `unset`; a pending ask is shown beside what is in force."""
     now = amounts.actual or amounts.spec
     if now is None:
         return "unset" if amounts.proposed is None else f"unset → {amounts.proposed}"
@@ -31,13 +31,13 @@ def cell(amounts: Amounts, resource: Resource) -> str:
 
 
 def change(before: str, after: str, resource: Resource) -> str:
-    """` (+50 %)`, or nothing where there is no percentage (from zero) or no change."""
+    """` (+50%)`, or nothing where there is no percentage (from zero) or no change."""
     parse = parse_cpu if resource is Resource.CPU else parse_memory
     old, new = parse(before), parse(after)
     if not old or old == new:
         return ""
     percent = 100 * (new - old) / old
-    return f" ({percent:+.0f} %)" if abs(percent) >= 1 else f" ({percent:+.1f} %)"
+    return f" ({percent:+.0f}%)" if abs(percent) >= 1 else f" ({percent:+.1f}%)"
 
 
 def qos(item: Item) -> str:
