@@ -21,7 +21,7 @@ help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
 demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster, no Prometheus and no Go
-	@$(BIN)/bridge-autoscaler demo
+	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
 
 test: $(VENV)/.dev binaries lint ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@rm -f .coverage .coverage.*

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from autoscaler.simulator.metrics import SimulatedMetrics
 from autoscaler.strictyaml import load_documents
 
 _INTERVAL = timedelta(seconds=60)
+_NAMES = 13  # columns of the summary before its text
 
 
 @click.command()
@@ -62,8 +64,16 @@ async def _demo(seconds: float) -> int:
     with _journal(story, console, cluster) as journal, _interruptible(clock) as interrupted:
         await Loop(cluster, SimulatedMetrics(cluster), clock, journal, lambda: config).run()
     for line in story.summary():
-        click.echo(line)
+        click.echo(_fitted(line, console))
     return INTERRUPTED if interrupted.is_set() else 0
+
+
+def _fitted(line: str, console: Console) -> str:
+    """A line of the summary, folded under its text on a terminal; elsewhere as it is."""
+    if not console.is_terminal:
+        return line
+    indent = " " * _NAMES if line.startswith(" ") else ""
+    return textwrap.fill(line, console.width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 @dataclass(frozen=True, slots=True)

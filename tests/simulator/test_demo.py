@@ -97,6 +97,9 @@ def test_on_a_terminal_it_draws_the_table() -> None:
 
     assert process.returncode == 0
     assert "virtual time 14:00" in text
+    summary = text[text.index("Summary of") :].splitlines()
+    assert max(map(len, summary)) <= 80
+    assert any(line.startswith(" " * 13) for line in summary)
     assert text.count("camera-0") > 2
     assert "\x1b[32mSettled" in text
     assert "Deferred: 2 pods" in text
