@@ -63,7 +63,7 @@ def cli() -> None:
       bridge-autoscaler plan --prometheus-url http://localhost:9090 --policies policies/
       bridge-autoscaler explain sim/bridge-0 --policies policies/
       bridge-autoscaler run --policies /etc/bridge-autoscaler/policies
-      bridge-autoscaler policy validate policies/*.yaml
+      bridge-autoscaler policy validate policies/
     """
 
 

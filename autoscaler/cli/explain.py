@@ -37,7 +37,9 @@ def explain(wiring: Wiring | None, /, output: str, pod: str, **flags: Any) -> in
         raise click.BadParameter(f"{pod!r}: write NAMESPACE/POD", param_hint="NAMESPACE/POD")
     document = look(wiring, given(flags), Filter(pods=(pod,)), debug=flags["debug"])
     if not document.items:
-        raise click.ClickException(f"{pod}: there is no such pod among those that the policies select")
+        raise click.ClickException(
+            f"{pod}: there is no such pod among those that the policies select; `plan` lists them"
+        )
     if output == "text":
         width, color = terminal()
         click.echo(render_explanation(document.items[0], width=width, color=color), nl=False, color=color)

@@ -18,7 +18,7 @@ def policy() -> None:
     """Check policy files, and print their schema."""
 
 
-@policy.command()
+@policy.command(short_help="Check files and folders, as `run` would load them.")
 @click.argument("paths", metavar="FILE|DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate(paths: tuple[Path, ...]) -> None:
     """Check policy files and folders, all together as `run` would load them.
@@ -40,7 +40,7 @@ def validate(paths: tuple[Path, ...]) -> None:
         click.echo(f"{file}: valid: {', '.join(names)}", err=True)
 
 
-@policy.command()
+@policy.command(short_help="Print the JSON Schema of a policy.")
 def schema() -> None:
     """Print the JSON Schema of a policy, with the parameters of every installed recommender."""
     catalog = discover()

@@ -195,7 +195,11 @@ def test_explain_prints_one_pod_in_full(policies: Path, capsys: Out) -> None:
 
 @pytest.mark.parametrize(
     ("pod", "words"),
-    [("bridge-0", "write NAMESPACE/POD"), ("sim/*", "write NAMESPACE/POD"), ("sim/none", "no such pod")],
+    [
+        ("bridge-0", "write NAMESPACE/POD"),
+        ("sim/*", "write NAMESPACE/POD"),
+        ("sim/none", "no such pod among those that the policies select; `plan` lists them"),
+    ],
 )
 def test_explain_refuses_what_is_not_there(policies: Path, capsys: Out, pod: str, words: str) -> None:
     assert cli.main(["explain", pod, f"--policies={policies}"], FakeWiring()) == 1

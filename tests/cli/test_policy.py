@@ -48,6 +48,12 @@ def test_a_folder_without_policies(tmp_path: Path) -> None:
     assert result.stderr == f"error: {tmp_path}: this folder has no *.yaml or *.yml file; put a BridgePolicy there\n"
 
 
+def test_the_list_of_commands_says_what_each_does_in_full() -> None:
+    commands = run("--help").stdout.partition("Commands:")[2]
+    assert "schema    Print the JSON Schema of a policy." in commands
+    assert "..." not in commands
+
+
 def test_schema_prints_the_document_alone() -> None:
     result = run("schema")
     assert (result.exit_code, result.stderr) == (0, "")
