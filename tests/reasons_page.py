@@ -14,8 +14,10 @@ Every decision about a pod has one of these words: in plans, in log lines, and a
 `bridge_autoscaler_decisions_total`. The set is closed: a word is never used for something else, and whatever is not
 done has one. The detail beside it names the container, the numbers and the kubelet's or server's own words.
 
-| reason | meaning | what to do |
-|---|---|---|
+When a hold begins whose reason is marked under *event*, that is also written as a Kubernetes event on the pod.
+
+| reason | event | meaning | what to do |
+|---|---|---|---|
 """
 _FOOT = """
 Made from `autoscaler/core/reasons.py` by `python -m tests.reasons_page`.
@@ -24,7 +26,10 @@ Made from `autoscaler/core/reasons.py` by `python -m tests.reasons_page`.
 
 def page() -> str:
     """The text of the page."""
-    rows = (f"| `{reason.value}` | {reason.meaning} | {reason.remedy} |" for reason in Reason)
+    rows = (
+        f"| `{reason.value}` | {'x' if reason.notify else ''} | {reason.meaning} | {reason.remedy} |"
+        for reason in Reason
+    )
     return _HEAD + "\n".join(rows) + "\n" + _FOOT
 
 

@@ -150,10 +150,13 @@ class _Controller:
         from autoscaler.loop import Loop
 
         metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at)
-        journal: Journal = Journals(LogJournal(self._logger), metrics, self._readiness)
+        journals: list[Journal] = [LogJournal(self._logger), metrics, self._readiness]
+        if parts.events is not None:
+            registry.register(parts.events)
+            journals.append(parts.events)
         self._warn(parts)
         self._parts = parts
-        self._loop = Loop(parts.cluster, parts.metrics, parts.clock, journal, lambda: self._reloaded(parts))
+        self._loop = Loop(parts.cluster, parts.metrics, parts.clock, Journals(*journals), lambda: self._reloaded(parts))
         return self._loop
 
     def _reloaded(self, parts: Parts) -> Config:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -24,6 +24,10 @@ from autoscaler.policystore import PolicyStore
 from autoscaler.ports import Clock, Cluster, Metrics, Unavailable
 from autoscaler.settings import Settings, load_settings
 from autoscaler.strictyaml import Fault, Refused
+
+if TYPE_CHECKING:
+    from autoscaler.adapters.kubernetes.events import EventJournal
+    from autoscaler.core.model import Problem
 
 
 class Measuring(Metrics, Protocol):
@@ -57,6 +61,7 @@ class Parts:
     cluster: Cluster
     metrics: Measuring
     clock: Stoppable
+    events: EventJournal | None = None  # only where something may be written
 
     def config(self) -> Config:
         """What decisions depend on, by the policies in force."""
@@ -112,14 +117,30 @@ class RealWiring:
                 await cluster.start(watch=watching)
                 url = settings.prometheus_url
                 metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
+                events = _events_of(connection) if acting else None
                 try:
-                    yield Parts(settings, catalog, policies, cluster, metrics, clock)
+                    if events is not None:
+                        events.start()
+                    yield Parts(settings, catalog, policies, cluster, metrics, clock, events)
                 finally:
                     metrics.close()
+                    if events is not None:
+                        await events.close()
             finally:
                 await cluster.close()
         finally:
             await connection.close()
+
+
+def _events_of(connection: Connection) -> EventJournal:
+    # imported here: a plan writes none, and should not wait for what they need
+    from autoscaler.adapters.kubernetes.events import EventJournal
+    from autoscaler.adapters.telemetry.logs import logger
+
+    def tell(problem: Problem) -> None:
+        logger().warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
+
+    return EventJournal(connection, tell)
 
 
 @contextmanager

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+_NOTIFY = True
+"""Of a hold that a person should know about: it becomes a Kubernetes event on the pod."""
+
 
 class Reason(StrEnum):
     """One CamelCase word for each thing that can be decided about a pod."""
 
     meaning: str
     remedy: str
+    notify: bool
 
-    def __new__(cls, word: str, meaning: str, remedy: str = "") -> Reason:
+    def __new__(cls, word: str, meaning: str, remedy: str = "", notify: bool = False) -> Reason:
         member = str.__new__(cls, word)
         member._value_ = word
         member.meaning = meaning
         member.remedy = remedy
+        member.notify = notify
         return member
 
     # acting
@@ -38,11 +43,13 @@ class Reason(StrEnum):
         "AmbiguousPolicy",
         "More than one policy selects this pod.",
         "Narrow one of the selectors that the detail names, until one policy is left.",
+        _NOTIFY,
     )
     NO_CONTAINER_SELECTED = (
         "NoContainerSelected",
         "No container of the pod matches spec.containers of its policy.",
         'Add the container\'s name, or "*".',
+        _NOTIFY,
     )
 
     # the pod cannot be resized
@@ -64,11 +71,13 @@ class Reason(StrEnum):
         "QoSWouldChange",
         "No legal change reaches the target without changing the pod's QoS class.",
         "For a Guaranteed pod let limits move too: limits: Keep or Equal.",
+        _NOTIFY,
     )
     EXCEEDS_NODE = (
         "ExceedsNode",
         "The pod would need more than its node can allocate at all; the API server would refuse it.",
         "Lower maxAllowed, or run the pod on a larger node.",
+        _NOTIFY,
     )
 
     # an earlier resize is not over
@@ -77,27 +86,39 @@ class Reason(StrEnum):
         "KubeletSilent",
         "The kubelet has not answered a resize for longer than it should.",
         "Look at the node's kubelet.",
+        _NOTIFY,
     )
-    RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now."
-    RESIZE_INFEASIBLE = "ResizeInfeasible", "The kubelet says that this resize can never be done on this node."
+    RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now.", "", _NOTIFY
+    RESIZE_INFEASIBLE = (
+        "ResizeInfeasible",
+        "The kubelet says that this resize can never be done on this node.",
+        "",
+        _NOTIFY,
+    )
     RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize."
-    RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself."
-    RESIZE_UNKNOWN = "ResizeUnknown", "The pod's resize is in a state that this version does not know: hands off."
+    RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself.", "", _NOTIFY
+    RESIZE_UNKNOWN = (
+        "ResizeUnknown",
+        "The pod's resize is in a state that this version does not know: hands off.",
+        "",
+        _NOTIFY,
+    )
 
     # the numbers are not fit to act on
     METRICS_UNAVAILABLE = (
         "MetricsUnavailable",
         "Prometheus cannot be asked, or answers with something else.",
         "Check --prometheus-url and the detail.",
+        _NOTIFY,
     )
     NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
     STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
     INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
 
     # the recommender did not answer
-    RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message."
-    RECOMMENDER_INVALID = "RecommenderInvalid", "The recommender returned something that is not an amount."
-    RECOMMENDER_SLOW = "RecommenderSlow", "The recommender took too long to answer."
+    RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY
+    RECOMMENDER_INVALID = "RecommenderInvalid", "The recommender returned something that is not an amount.", "", _NOTIFY
+    RECOMMENDER_SLOW = "RecommenderSlow", "The recommender took too long to answer.", "", _NOTIFY
     RECOMMENDER_ABSTAINED = "RecommenderAbstained", "The recommender declined to answer."
 
     # nothing worth doing

@@ -6,6 +6,7 @@ use. The controller runs as its own service account under the shipped role.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -198,7 +199,8 @@ def test_usage_rises_and_falls_and_the_pods_follow_in_place(rig: Rig, tmp_path: 
         assert pod["status"]["qosClass"] == old["status"]["qosClass"]
         managers = [f["manager"] for f in pod["metadata"]["managedFields"] if f.get("subresource") == "resize"]
         assert managers == ["bridge-autoscaler"]
-    assert written(rig) == {("patch", "pods", "resize")}
+        assert "Increase" in told(rig, pod)
+    assert written(rig) == {("patch", "pods", "resize"), ("create", "events", "")}
 
 
 def grown(bridges: Bridges, name: str) -> bool:
@@ -209,6 +211,17 @@ def shrunk(bridges: Bridges, name: str) -> bool:
     """CPU follows at once; memory stays above 1.1 x the greatest working set of the last 15 minutes."""
     app = sizes(bridges.pod(name))["app"]["requests"]
     return parse_cpu(app["cpu"]) <= 200 and parse_memory(app["memory"]) == 676 * MIB
+
+
+def told(rig: Rig, pod: dict[str, Any]) -> set[str]:
+    """Reasons of the events that the controller has put on a pod."""
+    meta = pod["metadata"]
+    listed = json.loads(rig.kubectl("get", "events.events.k8s.io", f"-n={meta['namespace']}", "-o=json"))["items"]
+    return {
+        event["reason"]
+        for event in listed
+        if event["reportingController"] == "bridge-autoscaler" and event["regarding"].get("uid") == meta["uid"]
+    }
 
 
 def written(rig: Rig) -> set[tuple[str, str, str]]:

@@ -92,7 +92,7 @@ def _instructions(rig: Rig) -> str:
 Three nodes and three sample StatefulSets in namespace sim, whose usage moves. Ctrl-C stops and removes everything.
 
 Prometheus    {rig.prometheus_url}
-kubeconfig    {rig.kubeconfig}  (the controller's service account under rbac/base)
+kubeconfig    {rig.kubeconfig}  (the controller's service account under rbac/)
               {rig.admin_kubeconfig}  (cluster admin)
 
 {command} plan {flags}

@@ -106,9 +106,10 @@ class Rig:
         return name
 
     def install_role(self) -> None:
-        """Give the controller's service account what `rbac/base` grants."""
+        """Give the controller's service account what the folders of `rbac/` grant, all of them."""
         self.kubectl("create", "namespace", "bridge-autoscaler")
-        self.kubectl("apply", "--validate=strict", "-k", str(ROOT / "rbac" / "base"))
+        for kustomization in sorted((ROOT / "rbac").glob("*/kustomization.yaml")):
+            self.kubectl("apply", "--validate=strict", "-k", str(kustomization.parent))
 
     def stop(self) -> None:
         """Stop everything, last started first."""

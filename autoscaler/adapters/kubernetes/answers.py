@@ -125,13 +125,16 @@ def read_status(body: bytes) -> Status:
     return Status(message=_cut(" ".join(body.decode(errors="replace").split())))
 
 
-def missing_rule(message: str) -> str | None:
-    """The rule that a 403 says is missing, as one would write it in a role; None if it is another kind of 403."""
+def missing_rule(message: str, folder: str = "rbac/base") -> str | None:
+    """The rule that a 403 says is missing, as one would write it in a role; None if it is another kind of 403.
+
+    `folder`: which capability has it.
+    """
     match = _CANNOT.search(message)
     if match is None:
         return None
     rule = f'apiGroups: ["{match["group"]}"], resources: [{match["resource"]}], verbs: [{match["verb"]}]'
-    return f"{match['user']} lacks the rule {{{rule}}}; the folder rbac/base has it: kubectl apply -k rbac/base"
+    return f"{match['user']} lacks the rule {{{rule}}}; the folder {folder} has it: kubectl apply -k {folder}"
 
 
 def refusal(code: int, body: bytes, retry_after: str | None = None) -> Outcome:

@@ -1,0 +1,120 @@
+"""Which events a turn becomes, by value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from autoscaler.adapters.kubernetes.podevents import OUTCOMES, PodEvent
+from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.model import Container
+from autoscaler.core.plan import Decision, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.reasons import Reason
+from autoscaler.ports import Done
+from tests.build import NOW, container, pod, sidecar, sizes
+
+GROWN = sizes("800m", "1Gi", "1600m", "2Gi")
+POD = pod(sidecar(), container())
+
+
+def proposals(*changed: str) -> tuple[Proposal, ...]:
+    return tuple(Proposal(c, GROWN if c.name in changed else c.spec) for c in POD.containers)
+
+
+def decision(*changed: str, reason: Reason = Reason.INCREASE, detail: str = "app cpu 500m -> 800m") -> Decision:
+    made = proposals(*changed)
+    action = resize_of(POD, made) if changed else None
+    return Decision(POD, "bridges", reason, detail, made, action, Prediction(PredictedOutcome.IN_PLACE))
+
+
+def done(kind: OutcomeKind, detail: str = "", cause: str = "") -> Done:
+    return Done(decision("app"), Outcome(kind, detail, cause), timedelta(0))
+
+
+def test_what_is_asked_is_told_from_what_is_in_force() -> None:
+    event = PodEvent.asked(done(OutcomeKind.ACCEPTED), NOW)
+    assert (event.type, event.reason, event.action) == ("Normal", "Increase", "Resize")
+    assert event.note == (
+        "app: cpu 500m -> 800m (limit 1 -> 1600m). The pod needs more than it has. Expected: InPlace."
+    )
+
+
+def test_a_limit_that_moves_alone_and_several_containers_are_told() -> None:
+    limits = sizes("500m", "1Gi", "2", "2Gi")
+    made = (Proposal(POD.containers[0], GROWN), Proposal(POD.containers[1], limits))
+    event = PodEvent.asked(replace(done(OutcomeKind.ACCEPTED), decision=replace(decision("app"), proposals=made)), NOW)
+    assert event.note.startswith("proxy: cpu 500m -> 800m (limit 1 -> 1600m), app: cpu limit 1 -> 2. ")
+
+
+def test_what_is_in_force_may_differ_from_the_spec() -> None:
+    pending: Container = replace(container(), spec=sizes("2", "1Gi", "4", "2Gi"))
+    made = replace(decision("app"), proposals=(Proposal(pending, GROWN),))
+    event = PodEvent.asked(replace(done(OutcomeKind.ACCEPTED), decision=made), NOW)
+    assert event.note.startswith("app: cpu 500m -> 800m (limit 1 -> 1600m). ")
+
+
+def test_a_refusal_has_the_servers_words() -> None:
+    event = PodEvent.answered(done(OutcomeKind.REFUSED, "maximum cpu usage per Pod is 1", "LimitRange"), NOW)
+    assert (event.type, event.reason) == ("Warning", "Refused")
+    assert event.note == ("Increase (app cpu 500m -> 800m) was not done as asked: maximum cpu usage per Pod is 1")
+
+
+def test_a_hold_says_why_and_what_to_do() -> None:
+    event = PodEvent.held(decision(reason=Reason.AMBIGUOUS_POLICY, detail="selected by one and two"), NOW)
+    assert (event.type, event.reason, event.action) == ("Warning", "AmbiguousPolicy", "Hold")
+    assert event.note == (
+        "selected by one and two. More than one policy selects this pod. "
+        "Narrow one of the selectors that the detail names, until one policy is left."
+    )
+    assert PodEvent.held(decision(reason=Reason.NO_DATA, detail=""), NOW).note == Reason.NO_DATA.meaning
+
+
+def test_outcomes_that_pass_by_themselves_are_no_event() -> None:
+    passing = {OutcomeKind.SUPERSEDED, OutcomeKind.CONFLICT, OutcomeKind.GONE, OutcomeKind.THROTTLED}
+    assert set(OutcomeKind) - set(OUTCOMES) == passing
+
+
+def test_the_same_with_other_numbers_is_the_same() -> None:
+    def held(detail: str, uid: str = POD.uid) -> PodEvent:
+        made = decision(reason=Reason.RESIZE_DEFERRED, detail=detail)
+        return PodEvent.held(replace(made, pod=replace(POD, uid=uid)), NOW)
+
+    words = "Node didn't have enough resource: {}, requested: {}, used: {}"
+    first = held(words.format("cpu", 1200, 1400))
+    assert first.key == held(words.format("cpu", 1300, 99)).key
+    assert first.key != held(words.format("memory", 1200, 1400)).key
+    assert first.key != held(words.format("cpu", 1200, 1400), "another").key
+
+
+def test_the_name_is_the_same_within_the_hour_and_fits() -> None:
+    long = replace(POD, name="a" * 229 + "-" + "b" * 23)
+    event = PodEvent.held(replace(decision(reason=Reason.QOS_WOULD_CHANGE), pod=long), NOW)
+
+    def name(at: timedelta) -> str:
+        found: str = replace(event, at=NOW + at).body("here")["metadata"]["name"]
+        return found
+
+    assert name(timedelta(0)) == name(timedelta(minutes=59))
+    assert name(timedelta(0)) != name(timedelta(minutes=60))
+    assert len(name(timedelta(0))) <= 253
+    assert "-." not in name(timedelta(0))
+
+
+def test_the_body_is_an_event_on_the_pod() -> None:
+    body = PodEvent.asked(done(OutcomeKind.ACCEPTED), NOW).body("host-1")
+    assert body["metadata"]["namespace"] == "bridge"
+    assert body["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "bridge",
+        "name": "sim-0",
+        "uid": "uid-sim-0",
+    }
+    assert body["eventTime"] == "2026-11-29T12:00:00.000000Z"
+    assert (body["reportingController"], body["reportingInstance"]) == ("bridge-autoscaler", "host-1")
+
+
+def test_a_note_is_cut_to_what_the_api_takes() -> None:
+    event = PodEvent.held(decision(reason=Reason.RESIZE_DEFERRED, detail="ä" * 2000), NOW)
+    assert len(event.note.encode()) <= 1024
+    assert event.note.endswith("ä...")
