@@ -119,8 +119,13 @@ def test_the_controller_runs_as_deployed(rig: Rig, deployed: Deployed, tmp_path:
     assert took < deployed.pod_spec["terminationGracePeriodSeconds"]
     asked = [r for r in rig.audit()[seen:] if r["user"]["username"] == USER]
     assert {"pods", "nodes"} <= {r["objectRef"]["resource"] for r in asked}
-    assert [(r["verb"], r["requestURI"]) for r in asked if r["responseStatus"]["code"] >= 400] == []
+    refused = [(r["objectRef"]["resource"], r["responseStatus"]["code"]) for r in asked if not _served(r)]
+    assert set(refused) <= {("verticalpodautoscalers", 404)}  # its API is not installed here
     assert {r["verb"] for r in asked} <= {"list", "watch"}
+
+
+def _served(record: Mapping[str, Any]) -> bool:
+    return bool(record["responseStatus"]["code"] < 400)
 
 
 class Controller:

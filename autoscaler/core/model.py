@@ -168,6 +168,7 @@ class Pod:
     pod_level: Resources | None = None
     overhead: ResourceList = ResourceList()
     asks: tuple[Ask, ...] = ()
+    gated: str | None = None  # what marks it as another quota system's, in words
 
     @property
     def ref(self) -> PodRef:
@@ -194,17 +195,43 @@ class Node:
     declared_features: frozenset[str] = frozenset()
 
 
+class ScaledResource(NamedTuple):
+    """A resource that a HorizontalPodAutoscaler scales on by its utilisation, which is usage divided by the request.
+
+    No container: that of all the pod's containers together.
+    """
+
+    resource: Resource
+    container: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler or VerticalPodAutoscaler of a workload.
+
+    `target`: "Kind/name" in its namespace. `mode`: `updatePolicy.updateMode` of a VerticalPodAutoscaler.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    target: str
+    resources: frozenset[ScaledResource] = frozenset()
+    mode: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC.
 
-    `problems`: objects that could not be read, and are therefore not in it.
+    `problems`: objects that could not be read, and are therefore not in it. `autoscalers`: those of others.
     """
 
     taken_at: datetime
     pods: Mapping[PodRef, Pod]
     nodes: Mapping[str, Node]
     problems: tuple[Problem, ...] = ()
+    autoscalers: tuple[Autoscaler, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

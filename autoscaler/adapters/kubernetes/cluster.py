@@ -1,7 +1,7 @@
 """The Cluster port over a real API server: a watch cache to look at, and `pods/resize` to act.
 
 Verbs: pods get, list, watch; nodes, replicasets (apps), jobs (batch) list, watch; pods/resize patch. rbac/base grants
-exactly these.
+exactly these. What else is looked at if it may be: autoscalers.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from autoscaler.adapters.kubernetes.answers import changes, differences, refusal
+from autoscaler.adapters.kubernetes.autoscalers import Autoscalers
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import FIELD_MANAGER, Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
@@ -59,6 +60,7 @@ class KubernetesCluster:
         self._nodes: Cache[str, Node] = Cache(lambda _key, _old, new: new)
         self._owners = {kind: Cache(self._accept_owner) for kind in ("ReplicaSet", "Job")}
         watch = partial(Watch[Any, Any], connection, timing=timing or Timing(), now_s=monotonic)
+        self._autoscalers = Autoscalers(connection, timing or Timing(), monotonic, max_silence_s)
         # owners and nodes first, so that pods are complete when they arrive
         self._watches = (
             watch(
@@ -80,12 +82,15 @@ class KubernetesCluster:
                 missing.append(str(error))
         if missing:
             raise PermissionMissing("\n".join(missing))
+        await self._autoscalers.read()
         self._started = True
         if watch:
+            self._autoscalers.start()
             self._tasks = [asyncio.create_task(one.run(), name=f"watch {one.kind.resource}") for one in self._watches]
 
     async def close(self) -> None:
         """Stop watching."""
+        await self._autoscalers.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -108,7 +113,11 @@ class KubernetesCluster:
             taken_at=self._connection.now(),
             pods=MappingProxyType(dict(self._pods.items)),
             nodes=MappingProxyType(dict(self._nodes.items)),
-            problems=tuple(chain.from_iterable(cache.problems.values() for cache in caches)),
+            problems=(
+                *chain.from_iterable(cache.problems.values() for cache in caches),
+                *self._autoscalers.problems(),
+            ),
+            autoscalers=self._autoscalers.found(),
         )
 
     async def perform(self, action: Resize) -> Outcome:

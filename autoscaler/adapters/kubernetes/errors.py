@@ -26,5 +26,9 @@ class PermissionMissing(KubernetesError):
     """403: a rule is missing from the role. The message names it."""
 
 
+class NotServed(KubernetesError):
+    """404 to a list: the API server does not know this kind."""
+
+
 class Expired(KubernetesError):
     """A watch cannot go on from its resource version (410), or what came was no event. List again."""

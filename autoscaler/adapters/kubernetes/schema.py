@@ -1,7 +1,8 @@
 """The parts of the API server's JSON that are read, as structs. Everything else in an object is skipped.
 
 Go writes null for absent lists, maps and times, never for texts and numbers.
-Field names: Kubernetes API v1 (Pod, Node), meta/v1 (ObjectMeta, List, WatchEvent).
+Field names: Kubernetes API v1 (Pod, Node), meta/v1 (ObjectMeta, List, WatchEvent), autoscaling/v2
+(HorizontalPodAutoscaler), autoscaling.k8s.io/v1 (VerticalPodAutoscaler).
 """
 
 from __future__ import annotations
@@ -95,6 +96,10 @@ class Condition(Wire):
     last_transition_time: datetime | None = None
 
 
+class SchedulingGate(Wire):
+    name: str = ""
+
+
 class PodSpec(Wire):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -103,6 +108,7 @@ class PodSpec(Wire):
     priority: int | None = None
     resources: Resources | None = None
     overhead: Amounts | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
 
 
 class PodStatus(Wire):
@@ -134,6 +140,50 @@ class NodeStatus(Wire):
 class Node(Wire):
     metadata: Meta
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class TargetRef(Wire):
+    kind: str = ""
+    name: str = ""
+
+
+class MetricTarget(Wire):
+    type: str = ""
+
+
+class ResourceMetric(Wire):
+    name: str = ""
+    container: str | None = None
+    target: MetricTarget = msgspec.field(default_factory=MetricTarget)
+
+
+class MetricSpec(Wire):
+    resource: ResourceMetric | None = None
+    container_resource: ResourceMetric | None = None
+
+
+class HorizontalSpec(Wire):
+    scale_target_ref: TargetRef
+    metrics: list[MetricSpec] | None = None
+
+
+class Horizontal(Wire):
+    metadata: Meta
+    spec: HorizontalSpec
+
+
+class UpdatePolicy(Wire):
+    update_mode: str | None = None
+
+
+class VerticalSpec(Wire):
+    target_ref: TargetRef | None = None
+    update_policy: UpdatePolicy | None = None
+
+
+class Vertical(Wire):
+    metadata: Meta
+    spec: VerticalSpec
 
 
 class Object(Wire):

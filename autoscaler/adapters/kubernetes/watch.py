@@ -20,7 +20,13 @@ from autoscaler.adapters.kubernetes.answers import missing_rule, read_status
 from autoscaler.adapters.kubernetes.backoff import Backoff
 from autoscaler.adapters.kubernetes.cache import Cache, K, newer
 from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.errors import Expired, KubernetesError, PermissionMissing, Unreachable
+from autoscaler.adapters.kubernetes.errors import (
+    Expired,
+    KubernetesError,
+    NotServed,
+    PermissionMissing,
+    Unreachable,
+)
 from autoscaler.adapters.kubernetes.wire import Decoded
 
 T = TypeVar("T")
@@ -37,12 +43,13 @@ _objects = msgspec.json.Decoder(schema.Object)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[K, T]):
-    """What is watched. `metadata_only`: the server is asked to leave spec and status out."""
+    """What is watched. `metadata_only`: the server is asked to leave spec and status out. `role`: what grants it."""
 
     path: str
     resource: str
     decode: Callable[[msgspec.Raw | bytes], Decoded[K, T]]
     metadata_only: bool = False
+    role: str = "rbac/base"
 
     def headers(self, *, of_list: bool) -> Mapping[str, str]:
         """The Accept header for a list or a watch."""
@@ -113,14 +120,16 @@ class Watch(Generic[K, T]):
         self._version, self._expired = version, False
         self._listed_at = self._heard_at = self._now_s()
 
-    async def run(self) -> None:
-        """List and watch until cancelled."""
+    async def run(self, until: tuple[type[KubernetesError], ...] = ()) -> None:
+        """List and watch until cancelled, or until an error of these kinds, which is raised."""
         failures = 0
         while True:
             began_at = self._now_s()
             try:
                 await self._follow()
                 ended: KubernetesError | None = None
+            except until:
+                raise
             except Expired as error:
                 self._expired, ended = True, error
             except KubernetesError as error:
@@ -184,7 +193,9 @@ class Watch(Generic[K, T]):
         message = read_status(body).message
         text = f"{self._about(verb)}: HTTP {status}: {message}"
         if status == 403:
-            return PermissionMissing(f"{self._about(verb)}: {missing_rule(message) or message}")
+            return PermissionMissing(f"{self._about(verb)}: {missing_rule(message, self.kind.role) or message}")
+        if status == 404 and verb == "list":
+            return NotServed(text)
         # 410 is the usual one; a version that is too large (504) is cured by a list as well
         return Expired(text) if verb == "watch" and status != 429 else Unreachable(text)
 

@@ -19,6 +19,7 @@ from autoscaler.adapters.kubernetes import schema
 from autoscaler.core.actions import Resize
 from autoscaler.core.model import (
     Ask,
+    Autoscaler,
     Condition,
     Container,
     ContainerKind,
@@ -30,6 +31,7 @@ from autoscaler.core.model import (
     Resource,
     ResourceList,
     Resources,
+    ScaledResource,
     Termination,
 )
 from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
@@ -40,8 +42,12 @@ T = TypeVar("T")
 _CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress"})
 _MIRROR = "kubernetes.io/config.mirror"  # set by a kubelet on the API's copy of a static pod
 _OS = "kubernetes.io/os"
+_KUEUE = "kueue.x-k8s.io/"  # queue-name, managed, podset, …: labels and annotations of what Kueue admits
 _QOS = {str(word): word for word in QoSClass}
 _RESOURCES = {str(word): word for word in Resource}
+
+
+HORIZONTAL, VERTICAL = "HorizontalPodAutoscaler", "VerticalPodAutoscaler"
 
 
 class Owned(NamedTuple):
@@ -63,6 +69,8 @@ class Decoded(NamedTuple, Generic[K, T]):
 _pods = msgspec.json.Decoder(schema.Pod)
 _nodes = msgspec.json.Decoder(schema.Node)
 _objects = msgspec.json.Decoder(schema.Object)
+_horizontals = msgspec.json.Decoder(schema.Horizontal)
+_verticals = msgspec.json.Decoder(schema.Vertical)
 _named = msgspec.json.Decoder(schema.Named)
 _UNREADABLE = (msgspec.DecodeError, QuantityError, UnicodeDecodeError)
 
@@ -95,11 +103,53 @@ def decode_owner(kind: str, raw: msgspec.Raw | bytes) -> Decoded[Owned, str]:
     try:
         meta = _objects.decode(raw).metadata
     except _UNREADABLE as error:
-        name = _name(raw)
-        owned = Owned(name.namespace, f"{kind}/{name.name}")
-        return Decoded(owned, name.resource_version, None, _unreadable(f"{owned.object} in {owned.namespace}", error))
+        return _unreadable_object(raw, kind, error)
     owned = Owned(intern(meta.namespace), intern(f"{kind}/{meta.name}"))
     return Decoded(owned, meta.resource_version, _controller(meta) or "")
+
+
+def decode_horizontal(raw: msgspec.Raw | bytes) -> Decoded[Owned, Autoscaler]:
+    """A HorizontalPodAutoscaler. Only targets of type Utilization divide by the request."""
+    try:
+        wire = _horizontals.decode(raw)
+    except _UNREADABLE as error:
+        return _unreadable_object(raw, HORIZONTAL, error)
+    metrics = (one.resource or one.container_resource for one in wire.spec.metrics or ())
+    scaled = frozenset(
+        ScaledResource(_RESOURCES[one.name], one.container)
+        for one in metrics
+        if one is not None and one.name in _RESOURCES and one.target.type == "Utilization"
+    )
+    return _autoscaler(HORIZONTAL, wire.metadata, wire.spec.scale_target_ref, scaled)
+
+
+def decode_vertical(raw: msgspec.Raw | bytes) -> Decoded[Owned, Autoscaler]:
+    """A VerticalPodAutoscaler. Without an update mode it acts (its API's default)."""
+    try:
+        wire = _verticals.decode(raw)
+    except _UNREADABLE as error:
+        return _unreadable_object(raw, VERTICAL, error)
+    policy = wire.spec.update_policy
+    mode = (policy.update_mode if policy else None) or "Auto"
+    return _autoscaler(VERTICAL, wire.metadata, wire.spec.target_ref, mode=mode)
+
+
+def _autoscaler(
+    kind: str,
+    meta: schema.Meta,
+    target: schema.TargetRef | None,
+    scaled: frozenset[ScaledResource] = frozenset(),
+    mode: str = "",
+) -> Decoded[Owned, Autoscaler]:
+    words = f"{target.kind}/{target.name}" if target else ""
+    made = Autoscaler(kind, meta.namespace, meta.name, words, scaled, mode)
+    return Decoded(Owned(meta.namespace, f"{kind}/{meta.name}"), meta.resource_version, made)
+
+
+def _unreadable_object(raw: msgspec.Raw | bytes, kind: str, error: Exception) -> Decoded[Owned, Any]:
+    name = _name(raw)
+    owned = Owned(name.namespace, f"{kind}/{name.name}")
+    return Decoded(owned, name.resource_version, None, _unreadable(f"{owned.object} in {owned.namespace}", error))
 
 
 def patch_body(resize: Resize, resource_version: str) -> dict[str, Any]:
@@ -167,7 +217,18 @@ def _pod(wire: schema.Pod) -> Pod:
             for entry in meta.managed_fields or ()
             if entry.subresource == "resize" and entry.time is not None
         ),
+        gated=_gated(meta, spec),
     )
+
+
+def _gated(meta: schema.Meta, spec: schema.PodSpec) -> str | None:
+    if spec.scheduling_gates:
+        return f"scheduling gates {', '.join(one.name for one in spec.scheduling_gates)}"
+    for what, entries in (("label", meta.labels), ("annotation", meta.annotations)):
+        for key in entries or ():
+            if key.startswith(_KUEUE):
+                return f"{what} {key}"
+    return None
 
 
 def _node(wire: schema.Node) -> Node:

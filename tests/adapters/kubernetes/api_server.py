@@ -17,6 +17,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REPLICASETS, JOBS = "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs"
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+VPAS = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"  # not served unless a test puts it among the objects
+_LISTS = (REPLICASETS, JOBS, NODES, PODS, HPAS, VPAS)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class ApiServer:
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[Json]] = {REPLICASETS: [], JOBS: [], NODES: [], PODS: []}
+        self.objects: dict[str, list[Json]] = {REPLICASETS: [], JOBS: [], NODES: [], PODS: [], HPAS: []}
         self.version = 100
         self.page = 500
         self.token: str | None = None
@@ -86,9 +89,9 @@ class ApiServer:
         sort = _sort(seen)
         if self.next_answers[sort]:
             return await self.next_answers[sort].popleft()(request)
-        if sort.startswith("LIST"):
+        if request.path in self.objects and sort.startswith("LIST"):
             return self._list(request)
-        if sort.startswith("WATCH"):
+        if request.path in self.objects and sort.startswith("WATCH"):
             return await self._watch(request)
         return answer(404, {"kind": "Status", "message": "not found", "details": {"name": "x"}, "code": 404})
 
@@ -116,7 +119,7 @@ class ApiServer:
 def _sort(seen: Seen) -> str:
     if seen.method != "GET":
         return f"{seen.method} {seen.path}"
-    if seen.path in (REPLICASETS, JOBS, NODES, PODS):
+    if seen.path in _LISTS:
         return f"{'WATCH' if seen.query.get('watch') else 'LIST'} {seen.path}"
     return f"GET {seen.path}"
 

@@ -18,6 +18,10 @@ GRANTED: dict[str, set[Rule]] = {
         *(("batch", "jobs", verb) for verb in READS),
         ("", "pods/resize", "patch"),
     },
+    "autoscalers": {
+        *(("autoscaling", "horizontalpodautoscalers", verb) for verb in READS),
+        *(("autoscaling.k8s.io", "verticalpodautoscalers", verb) for verb in READS),
+    },
     "events": {("events.k8s.io", "events", "create")},
 }
 

@@ -218,3 +218,21 @@ def test_a_patch_names_only_what_changes_and_carries_both_preconditions() -> Non
         },
     }
     assert patch_body(resize, "77") == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}]}}, "scheduling gates a, b"),
+        ({"spec": {"schedulingGates": []}}, None),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "label kueue.x-k8s.io/queue-name"),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}}}, "label kueue.x-k8s.io/managed"),
+        ({"metadata": {"annotations": {"kueue.x-k8s.io/queue-name": "q"}}}, "annotation kueue.x-k8s.io/queue-name"),
+    ],
+)
+def test_what_marks_a_pod_as_gated_is_read(change: dict[str, Json], words: str | None) -> None:
+    item = pod()
+    for part, fields in change.items():
+        item[part].update(fields)
+    assert decoded(item).gated == words
