@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pydantic.alias_generators import to_camel
 
 from autoscaler.core.bounds import amount_of, bound
 from autoscaler.core.model import Resource, Resources
@@ -23,6 +24,7 @@ from autoscaler.core.policy import ContainerPolicy, Stability
 from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
+from autoscaler.settings import Settings, flag_of, load_settings, variable_of
 from tests import reasons_page
 from tests.rig.rig import Rig
 
@@ -100,6 +102,22 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
 def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(block.text)
     _run(block._replace(text="$ bridge-autoscaler policy validate policy.yaml\n"), tmp_path, {})
+
+
+def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
+    defaults = {"interval": "`60s`", "metricsAddress": "`127.0.0.1:8080`"}
+    assert rows == [
+        [f"| `{key}`", f"`{flag_of(field)}`", f"`{variable_of(field)}`", defaults.get(key, "none")]
+        for field, key in ((field, to_camel(field)) for field in Settings.model_fields)
+    ]
+    written = Settings(interval="60s", metrics_address="127.0.0.1:8080")
+    assert written == Settings()
+    (block,) = (block for block in _blocks("yaml") if "kind: BridgeConfig" in block.text)
+    (tmp_path / "settings.yaml").write_text(block.text)
+    loaded = load_settings(config=tmp_path / "settings.yaml")
+    assert loaded.policies == (tmp_path / "policies",)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -20,7 +20,11 @@ def flag(*names: str, text: str, env: str = "", **more: Any) -> Callable[[Comman
 
 
 _COMMON = (
-    flag("--kubeconfig", type=click.Path(path_type=Path), text="Kubeconfig; without one: in-cluster, then ~/.kube."),
+    flag(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        text="Kubeconfig; without one: in-cluster, KUBECONFIG, ~/.kube/config.",
+    ),
     flag("--context", text="Context of the kubeconfig."),
     flag("--prometheus-url", metavar="URL", text="Where Prometheus, or what speaks its API, answers."),
     flag(
@@ -30,7 +34,12 @@ _COMMON = (
         type=click.Path(path_type=Path),
         text="Policies: a file or a folder of YAML files. Repeatable.",
     ),
-    flag("--config", metavar="FILE", type=click.Path(path_type=Path), text="Settings file of kind BridgeConfig."),
+    flag(
+        "--config",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        text="Settings file of kind BridgeConfig; see docs/settings.md.",
+    ),
     flag(
         "--namespace",
         "-n",

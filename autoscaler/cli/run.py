@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     "A second signal ends it at once."
 )
 @common
-@flag("--interval", metavar="DURATION", text="Time between two full turns, like 30s.")
+@flag("--interval", metavar="DURATION", text="Time between two full turns. Default: 60s.")
 @click.option("--once", is_flag=True, help="Measure, take one turn, and exit.")
-@flag("--metrics-address", metavar="HOST:PORT", text="Where /metrics, /healthz and /readyz are served.")
+@flag("--metrics-address", metavar="HOST:PORT", text="Where /metrics, /healthz, /readyz are. Default: 127.0.0.1:8080.")
 @click.pass_obj
 def run(wiring: Wiring | None, /, once: bool, **flags: Any) -> int:
     """Run the controller: resize pods as the policies say, until SIGTERM.

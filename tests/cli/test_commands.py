@@ -18,6 +18,7 @@ from autoscaler.core.actions import Outcome, OutcomeKind
 from autoscaler.core.model import Problem
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu
+from autoscaler.settings import Settings
 from tests.cli.conftest import write_policy
 from tests.cli.fakes import FakeCluster, FakeMetrics, FakeWiring
 from tests.cli.plans import POD
@@ -221,6 +222,14 @@ def test_a_wrong_call_never_looks_like_changes(arguments: list[str], capsys: Out
 def test_help_has_examples(command: str, capsys: Out) -> None:
     assert cli.main([command, "--help"]) == 0
     assert "Examples:\n    bridge-autoscaler " in capsys.readouterr().out
+
+
+def test_help_of_run_names_the_defaults_that_hold(capsys: Out) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    settings = Settings()
+    assert f"Default: {settings.interval.seconds}s." in text
+    assert f"Default: {settings.metrics_address}." in text
 
 
 def test_the_version_comes_without_heavy_imports() -> None:
