@@ -86,18 +86,22 @@ def _wave(mean: float, period_s: float) -> Callable[[float], float]:
 
 
 def _instructions(rig: Rig) -> str:
-    command = Path(sys.executable).parent / "bridge-autoscaler"
-    flags = f"--kubeconfig {rig.kubeconfig} --prometheus-url {rig.prometheus_url} --policies {ROOT / 'policies'}"
+    folders = [Path(sys.executable).parent, Path(rig.kubectl_path).parent]
     return f"""\
 Three nodes and three sample StatefulSets in namespace sim, whose usage moves. Ctrl-C stops and removes everything.
+In another terminal, as the controller's service account under rbac/, and with kubectl as cluster admin:
 
-Prometheus    {rig.prometheus_url}
-kubeconfig    {rig.kubeconfig}  (the controller's service account under rbac/)
-              {rig.admin_kubeconfig}  (cluster admin)
+export PATH={":".join(map(str, folders))}:$PATH
+export BRIDGE_AUTOSCALER_KUBECONFIG={rig.kubeconfig}
+export BRIDGE_AUTOSCALER_PROMETHEUS_URL={rig.prometheus_url}
+export BRIDGE_AUTOSCALER_POLICIES={ROOT / "policies"}
+export KUBECONFIG={rig.admin_kubeconfig}
 
-{command} plan {flags}
-{command} run {flags}
-{rig.kubectl_path} --kubeconfig {rig.admin_kubeconfig} get pods --namespace sim
+bridge-autoscaler plan
+bridge-autoscaler explain sim/twin-0
+bridge-autoscaler plan -o patch --pod sim/twin-0 | bash -x
+bridge-autoscaler run
+kubectl get pods --namespace sim
 """
 
 

@@ -26,12 +26,17 @@ def test_it_prints_commands_that_work_and_cleans_up_when_interrupted(tmp_path: P
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
     try:
-        (line,) = eventually(
+        script = eventually(
             "the instructions are printed",
-            lambda: re.findall(r"^\S+kubectl .*$", output.read_text(), re.M),
+            lambda: re.search(r"^export .*^kubectl .*?$", output.read_text(), re.M | re.S),
             within_s=60,
         )
-        pods = subprocess.run(line.split(), capture_output=True, text=True, check=True).stdout
+        exports = "".join(line + "\n" for line in script[0].splitlines() if line.startswith("export "))
+        commands = "bridge-autoscaler plan -o patch --pod sim/twin-0 | bash\nkubectl get pods --namespace sim\n"
+        assert set(commands.split()) <= set(script[0].split())
+        done = subprocess.run(["bash", "-eu"], input=exports + commands, capture_output=True, text=True, check=True)
+        pods = done.stdout
+        assert pods.startswith("pod/twin-0 patched\n")
         assert pods.count("Running") == 5
         assert list(tmp_path.glob("bridge-autoscaler-rig-*"))
     finally:
