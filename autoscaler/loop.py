@@ -73,27 +73,32 @@ class Loop:
         return min(self._due.values(), default=None)
 
     async def turn(self, wake: Wake) -> Turn:
-        """One turn: decide about everything on a tick or a deadline, about the pods named on a change."""
-        self._turns += 1
+        """One turn: decide about everything on a tick or a deadline, about the pods named on a change.
+
+        A change of pods that no policy selects is no turn: it is neither counted nor recorded.
+        """
         started = self.busy_since = time.monotonic()
         try:
             turn = await self._turn(wake, started)
         finally:
             self.busy_since = None
-        self._journal.record(turn)
+        # other people's pods change all the time
+        if wake.kind is not WakeKind.CHANGED or turn.plan is None or turn.plan.decisions:
+            self._turns = turn.number
+            self._journal.record(turn)
         return turn
 
     async def _turn(self, wake: Wake, started: float) -> Turn:
-        config = self._config()
+        config, number = self._config(), self._turns + 1
         try:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
-            return Turn(self._turns, wake, _since(started), unavailable=str(error))
+            return Turn(number, wake, _since(started), unavailable=str(error))
         if wake.kind is not WakeKind.CHANGED:
             self._metrics.follow(select(snapshot, config))
         plan = await self._decide(snapshot, config, wake)
         done = await self._act(plan)
-        return Turn(self._turns, wake, _since(started), plan, done)
+        return Turn(number, wake, _since(started), plan, done)
 
     async def _decide(self, snapshot: ClusterSnapshot, config: Config, wake: Wake) -> Plan:
         scope: frozenset[PodRef] | None = wake.pods if wake.kind is WakeKind.CHANGED else None

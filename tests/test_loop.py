@@ -12,7 +12,7 @@ import pytest
 from autoscaler.core.actions import Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import Ask, ClusterSnapshot, Pod, PodRef
-from autoscaler.core.policy import ByDirection, Config, Mode, Policy
+from autoscaler.core.policy import ByDirection, Config, Mode, Policy, Selector
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Situation, Target
 from autoscaler.loop import Loop
@@ -160,6 +160,13 @@ async def test_a_change_decides_about_the_pods_named_and_no_others() -> None:
     assert decided(turn) == ["sim-01"]
     assert stage.cluster.performed[3:] == [pods[1].ref]
     assert len(stage.metrics.followed) == 1
+
+
+async def test_a_change_of_pods_that_nobody_selects_is_no_turn() -> None:
+    pods, other = many(2), pod(name="other", namespace="elsewhere")
+    mine = policy(fixed("800m", None), selector=Selector(frozenset({"bridge"})))
+    stage = Stage([*pods, other], wakes=[changed(other), changed(pods[0])], settings=config(mine))
+    assert [(turn.number, decided(turn)) for turn in await stage.run()] == [(1, ["sim-00", "sim-01"]), (2, ["sim-00"])]
 
 
 async def test_a_deadline_decides_about_everything() -> None:
