@@ -24,9 +24,14 @@ def unfit(found: History | Gap, container: str, grid: Grid, now: datetime, max_a
     if found.failure:
         return Hold(Reason.RECOMMENDER_FAILED, f"container {container}: {found.failure}")
     age = now.timestamp() - found.newest_at
-    if age > oldest(grid, max_age):
-        return Hold(Reason.STALE_DATA, f"container {container}: newest sample is {int(age)} s old")
+    if abs(age) > oldest(grid, max_age):
+        return Hold(Reason.STALE_DATA, f"container {container}: newest sample is {aged(age)}")
     return None
+
+
+def aged(age: float) -> str:
+    """How old, in words. A sample of a clock that runs ahead is from the future: nobody knows how old that one is."""
+    return f"{age:.0f} s old" if age >= 0 else f"{-age:.0f} s in the future; compare the clocks"
 
 
 def oldest(grid: Grid, max_age: timedelta) -> float:

@@ -49,9 +49,9 @@ class _Stability:
     def is_stale(self, where: str, recent: Samples, wanted: int, current: int, resource: Resource) -> Step | None:
         """The step that leaves a resource as it is because its samples are too old."""
         age = quality.newest_age(recent, resource, self._now_s)
-        if age <= self._oldest_s:
+        if abs(age) <= self._oldest_s:
             return None
-        because = f"newest sample is {age:.0f} s old" if age < math.inf else "no recent sample"
+        because = f"newest sample is {quality.aged(age)}" if age < math.inf else "no recent sample"
         self._stale.append(f"container {where}: {resource}: {because}")
         return Step(resource, "stale", wanted, current, because, cap=True)
 

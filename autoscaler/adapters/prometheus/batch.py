@@ -14,9 +14,12 @@ import numpy as np
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.session import Series
+from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.history import ContainerRef, History, advance
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Grid, Recommender, Samples
+
+_HIGHEST = {Resource.CPU: HIGHEST[Resource.CPU] / 1000, Resource.MEMORY: HIGHEST[Resource.MEMORY]}  # cores, bytes
 
 
 class Member(NamedTuple):
@@ -72,9 +75,9 @@ class Batch:
         self._tables = [{r: np.full((shape, len(s)), np.nan, np.float32) for r in Resource} for s in self.spans]
 
     def fill(self, chunk: Chunk, answer: Iterable[Series]) -> None:
-        """Put an answer where it belongs. Series of other containers and values that are no numbers are left out."""
+        """Put an answer where it belongs. Series of other containers and values that no usage has are left out."""
         span = self.spans[chunk.table]
-        table = self._tables[chunk.table][chunk.resource]
+        table, most = self._tables[chunk.table][chunk.resource], _HIGHEST[chunk.resource]
         for series in answer:
             labels = series.labels
             container = ContainerRef(labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))
@@ -82,7 +85,8 @@ class Batch:
             if row is None:
                 continue
             column = np.rint((series.at - span.first) / span.step)
-            keep = np.isfinite(series.values) & (column >= 0) & (column < len(span))
+            # NaN compares false
+            keep = (series.values >= 0) & (series.values <= most) & (column >= 0) & (column < len(span))
             table[row, column[keep].astype(np.intp)] = series.values[keep]
 
     def fold(self) -> dict[ContainerRef, History | None]:

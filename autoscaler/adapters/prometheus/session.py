@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import RemoteDisconnected
@@ -30,6 +31,8 @@ CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 20.0
 _MOST_BYTES = 64 << 20  # many times what a planned request is answered with
 _READ_BYTES = 1 << 18
+_LATEST = 253_402_300_800.0  # the year 10000, which no datetime reaches
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested beyond all reason
 
 T = TypeVar("T")
 
@@ -146,7 +149,7 @@ class PrometheusApi:
     def server_time(self) -> float:
         """The server's clock, unix seconds. The cheapest question that only Prometheus' API answers."""
         series = self.instant("time()").result
-        if len(series) != 1 or not len(series[0].values) or not np.isfinite(series[0].values[0]):
+        if len(series) != 1 or not len(series[0].values) or not 0 <= series[0].values[0] < _LATEST:
             raise MetricsError(200, "not_json", "gave no time for the query time(); it does not seem to be Prometheus")
         return float(series[0].values[0])
 
@@ -167,11 +170,16 @@ class _Decoded:
         return {"data": {"result": self.answer}}
 
 
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None is followed, so none is looked at: what a server writes there may break the library."""
+
+
 class _FormSession:
     """The part of `requests.Session` that the library uses."""
 
     def __init__(self) -> None:
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False  # neither proxies nor ~/.netrc unless configured
         self.verify = self._session.verify
         self.cert = self._session.cert
@@ -241,7 +249,7 @@ def _decode(response: requests.Response, body: bytes) -> Answer[list[Series]]:
     status = response.status_code
     try:
         envelope = _ENVELOPE.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         raise _not_prometheus(response, body) from None
     if status in (401, 403):
         raise _not_prometheus(response, body)
@@ -251,7 +259,7 @@ def _decode(response: requests.Response, body: bytes) -> Answer[list[Series]]:
     missing = tuple(text for text in envelope.warnings or () if not text.startswith("PromQL"))
     try:
         return Answer(_series(_DATA.decode(envelope.data)), missing)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise MetricsError(status, "not_json", f"sent an answer that is not Prometheus': {error}") from None
 
 
@@ -289,8 +297,7 @@ def _not_prometheus(response: requests.Response, body: bytes) -> MetricsError:
     html = start.startswith((b"<!doctype html", b"<html")) or "html" in response.headers.get("content-type", "")
     kind = "html" if html else "not_json" if body.strip() else "empty"
     if 300 <= status < 400:
-        target = urlsplit(response.headers.get("location", ""))
-        to = f"{target.scheme}://{target.hostname}" if target.hostname else "another page"
+        to = _site(response.headers.get("location", ""))
         text = f"redirects to {to} (HTTP {status}): a login page, or --prometheus-url has a wrong scheme or path"
     elif status in (401, 403):
         text = f"refuses access (HTTP {status}): it wants credentials"
@@ -307,6 +314,14 @@ def _not_prometheus(response: requests.Response, body: bytes) -> MetricsError:
             f"sent something that is not Prometheus' JSON (HTTP {status}): {_excerpt(body)!r}; check --prometheus-url"
         )
     return MetricsError(status, kind, text)
+
+
+def _site(location: str) -> str:
+    with suppress(ValueError):  # foreign text need not be an address
+        target = urlsplit(location)
+        if target.hostname:
+            return f"{target.scheme}://{target.hostname}"
+    return "another page"
 
 
 def _excerpt(body: bytes) -> str:

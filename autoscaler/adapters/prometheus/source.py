@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -17,13 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member
 from autoscaler.adapters.prometheus.session import ANSWER_TIMEOUT_S, MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
@@ -39,6 +39,7 @@ _RETRIES = 2
 _RETRY_PAUSE_S = 0.5
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
+_MOST_AHEAD_S = 60
 _UNKNOWN_SCRAPE_INTERVAL_S = 60
 _SCRAPE_INTERVAL_RANGE_S = 600  # of samples that are looked at to find it
 _SCRAPE_INTERVAL_VALID_S = 600.0
@@ -233,6 +234,7 @@ class PrometheusMetrics:
                 query = queries.raw_samples(series.labels, _SCRAPE_INTERVAL_RANGE_S)
                 raw = await self._call(self._api.instant, query)
                 gaps = np.concatenate([np.diff(found.at) for found in raw.result] or [np.empty(0)])
+                gaps = gaps[(gaps > 0) & (gaps <= _SCRAPE_INTERVAL_RANGE_S)]
                 if len(gaps):
                     self._scrape_interval_s = max(1, round(float(np.median(gaps))))
                     self._scrape_interval_until = loop.time() + _SCRAPE_INTERVAL_VALID_S
@@ -243,6 +245,9 @@ class PrometheusMetrics:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
         groups: dict[tuple[Grid, int, int], list[ContainerRef]] = defaultdict(list)
         for container, tracked in self._tracked.items():
+            if tracked.measured_until is not None and tracked.measured_until > now + _MOST_AHEAD_S:
+                # of a clock that was set back since: what follows would not be newer for as long as that
+                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=_NOT_YET)
             since = -1 if tracked.measured_until is None else tracked.measured_until
             groups[tracked.key.grid, tracked.key.rate_window_s, since].append(container)
         for (grid, rate_window_s, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
@@ -276,7 +281,7 @@ class PrometheusMetrics:
             began_at = time.monotonic()
             self._folding.append(began_at)
             try:
-                return await _in_thread(work.batch.fold)
+                return await in_thread(work.batch.fold)
             finally:
                 self._folding.remove(began_at)
 
@@ -289,7 +294,7 @@ class PrometheusMetrics:
             async with self._slots:
                 if failure is None:
                     try:
-                        missing = await _in_thread(self._fetch, work.batch, chunk)
+                        missing = await in_thread(self._fetch, work.batch, chunk)
                     except MetricsError as error:
                         failure = error
                     else:
@@ -332,7 +337,7 @@ class PrometheusMetrics:
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
-            return await _in_thread(_retry, function, *args)
+            return await in_thread(_retry, function, *args)
 
     def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
         """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
@@ -367,32 +372,3 @@ def _retry(function: Callable[..., T], *args: object) -> T:
                 raise
         time.sleep(_RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 (jitter, not a secret)
     return function(*args)
-
-
-async def _in_thread(function: Callable[..., T], *args: object) -> T:
-    """The function's result, from a daemon thread.
-
-    The threads of an executor are waited for when the process ends: a Prometheus that hangs would hold that up.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(cast("T", result))
-
-    def work() -> None:
-        result, failure = None, None
-        try:
-            result = function(*args)
-        except BaseException as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop may have been closed meanwhile
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=work, name="prometheus", daemon=True).start()
-    return await future

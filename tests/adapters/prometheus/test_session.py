@@ -12,6 +12,9 @@ from tests.adapters.prometheus.servers import refusal, result, serve
 
 SPAN = Span(1_795_759_140, 1_795_759_200, 60)
 HTML = "<!DOCTYPE html><html><title>Log in</title></html>"
+NESTED: list[object] = []
+for _ in range(500):
+    NESTED = [NESTED]
 Respond = Callable[[], web.StreamResponse]
 
 
@@ -94,6 +97,7 @@ async def test_only_warnings_about_missing_data_are_kept() -> None:
         (lambda: web.Response(status=302, headers={"Location": "https://sso.example/?token=secret"}), 302, "empty",
          "redirects to https://sso.example (HTTP 302): a login page"),
         (lambda: web.Response(status=302, headers={"Location": "/login"}), 302, "empty", "another page"),
+        (lambda: web.Response(status=302, headers={"Location": "http://[::bad"}), 302, "empty", "another page"),
         (lambda: web.Response(status=401, text="no org id"), 401, "not_json", "refuses access (HTTP 401)"),
         (lambda: refusal(403, "forbidden", "no"), 403, "not_json", "refuses access (HTTP 403)"),
         (lambda: web.Response(status=404, text="404 page not found"), 404, "not_json", "wrong path"),
@@ -101,6 +105,8 @@ async def test_only_warnings_about_missing_data_are_kept() -> None:
         (lambda: web.Response(status=502, text=HTML, content_type="text/html"), 502, "html", "HTTP 502: an HTML page"),
         (lambda: web.Response(text="nonsense"), 200, "not_json", "not Prometheus' JSON (HTTP 200): 'nonsense'"),
         (lambda: web.Response(body=b"\xff\xfe\x00"), 200, "not_json", "not Prometheus' JSON"),
+        (lambda: web.Response(body=b'{"status":"success","data":' + b"[" * 100_000), 200, "not_json", "not Prometheus"),
+        (lambda: result("matrix", NESTED), 200, "not_json", "not Prometheus'"),
         (lambda: web.json_response({"hello": 1}), 200, "not_json", "not Prometheus' JSON"),
         (lambda: web.json_response({"status": "success"}), 200, "not_json", "not Prometheus'"),
         (lambda: result("matrix", "x"), 200, "not_json", "not Prometheus'"),
@@ -256,9 +262,10 @@ async def test_the_clock() -> None:
         assert await asyncio.to_thread(PrometheusApi(url).server_time) == 1795759200.5
 
 
-async def test_a_server_without_a_clock_is_no_prometheus() -> None:
+@pytest.mark.parametrize("time", [None, "NaN", "+Inf", "1e30", "1e14", "-1e12"])
+async def test_a_server_without_a_clock_is_no_prometheus(time: str | None) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        return result("vector", [])
+        return result("vector", []) if time is None else result("scalar", [1795759200, time])
 
     async with serve(handler) as url:
         with pytest.raises(MetricsError, match="does not seem to be Prometheus"):

@@ -222,9 +222,10 @@ async def test_no_samples_are_a_gap_and_never_zero() -> None:
         assert history(await metrics.measure_once(), ref("silent")).newest_at == END + 60
 
 
-async def test_values_that_are_no_numbers_are_missing() -> None:
+@pytest.mark.parametrize("value", [math.inf, -1.0, 1e30, 1e300])
+async def test_values_that_no_usage_has_are_missing(value: float) -> None:
     server = fake()
-    server.usage[ref("a")] = (lambda at: math.inf if at == END else 1.0, memory)
+    server.usage[ref("a")] = (lambda at: value if at == END else 1.0, memory)
     async with measuring(server, {ref("a"): POLICY}) as metrics:
         found = history(await metrics.measure_once(), ref("a"))
     assert np.isnan(found.state.cpu[-1])
@@ -397,6 +398,19 @@ async def test_partial_answers_are_reported() -> None:
     ]
 
 
+async def test_a_clock_that_was_set_back_starts_anew() -> None:
+    server = fake("a")
+    server.now += 36_000
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(url, now=lambda: datetime.fromtimestamp(NOW, UTC))
+        metrics.follow({ref("a"): POLICY})
+        assert history(await metrics.measure_once(), ref("a")).newest_at == END + 36_000
+        server.now = NOW
+        measured = await metrics.measure_once()
+    assert reasons(measured) == []
+    assert history(measured, ref("a")).newest_at == END
+
+
 @pytest.mark.parametrize("ahead", [-3600, -31, -20, 0, 20, 31, 3600])
 async def test_prometheus_clock_wins_when_it_differs(ahead: int) -> None:
     server = fake("a")
@@ -466,6 +480,16 @@ async def test_the_scrape_interval_is_read_off_the_samples() -> None:
     async with measuring(server, {ref("a"): POLICY}) as metrics:
         await metrics.measure_once()
     assert server.asked("rate")[-1] == (NOW - 240) // 60 * 60
+
+
+@pytest.mark.parametrize("stamps", [["NaN", 1], ["Inf", 1], [0, 1e300], [0, 1e9], [5, 5], [9, 2]])
+async def test_a_scrape_interval_that_cannot_be_is_not_known(stamps: list[float | str]) -> None:
+    server = fake("a")
+    answer = result("matrix", [{"metric": {}, "values": [[stamp, "1"] for stamp in stamps]}])
+    server.intercept = lambda path, form: answer if form["query"].endswith("[600s]") else None
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert history(measured, ref("a")).newest_at == (NOW - 2 * 60) // 60 * 60
 
 
 async def test_without_the_scrape_interval_measuring_goes_on() -> None:
