@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from autoscaler.core.decide import decide, select
 from autoscaler.core.model import ClusterSnapshot, PodRef
+from autoscaler.core.notes import Notes, learn
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import Config
 from autoscaler.ports import Clock, Cluster, Done, Journal, Metrics, Turn, Unavailable, Wake, WakeKind
@@ -43,6 +44,7 @@ class Loop:
         self._stopping = asyncio.Event()
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
+        self._notes = Notes()
         self.busy_since: float | None = None
 
     def stop(self) -> None:
@@ -64,7 +66,7 @@ class Loop:
         """
         if turn.plan is None:
             return None
-        if turn.wake.kind is not WakeKind.CHANGED:
+        if turn.wake.kind is WakeKind.TICK:
             self._due.clear()
         for decision in turn.plan.decisions:
             self._due.pop(decision.pod.ref, None)
@@ -73,7 +75,7 @@ class Loop:
         return min(self._due.values(), default=None)
 
     async def turn(self, wake: Wake) -> Turn:
-        """One turn: decide about everything on a tick or a deadline, about the pods named on a change.
+        """One turn: decide about everything on a tick, about the pods that are due on a deadline, or that changed.
 
         A change of pods that no policy selects is no turn: it is neither counted nor recorded.
         """
@@ -94,16 +96,33 @@ class Loop:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
             return Turn(number, wake, _since(started), unavailable=str(error))
-        if wake.kind is not WakeKind.CHANGED:
+        if wake.kind is WakeKind.TICK:
             self._metrics.follow(select(snapshot, config))
-        plan = await self._decide(snapshot, config, wake)
+        plan = await self._decide(snapshot, config, self._scope(wake, snapshot))
         done = await self._act(plan)
+        self._learn(snapshot, config, done)
         return Turn(number, wake, _since(started), plan, done)
 
-    async def _decide(self, snapshot: ClusterSnapshot, config: Config, wake: Wake) -> Plan:
-        scope: frozenset[PodRef] | None = wake.pods if wake.kind is WakeKind.CHANGED else None
+    def _scope(self, wake: Wake, snapshot: ClusterSnapshot) -> frozenset[PodRef] | None:
+        """The pods that a turn decides about; None: all."""
+        match wake.kind:
+            case WakeKind.CHANGED:
+                return wake.pods
+            case WakeKind.DEADLINE:
+                return frozenset(ref for ref, due_at in self._due.items() if due_at <= snapshot.taken_at)
+            case _:
+                return None
+
+    async def _decide(self, snapshot: ClusterSnapshot, config: Config, scope: frozenset[PodRef] | None) -> Plan:
         # in a thread: a recommender that never returns must not keep /healthz from saying so
-        return await asyncio.to_thread(decide, snapshot, self._metrics.latest(), config, scope, tick=time.monotonic)
+        return await asyncio.to_thread(
+            decide, snapshot, self._metrics.latest(), config, scope, tick=time.monotonic, notes=self._notes
+        )
+
+    def _learn(self, snapshot: ClusterSnapshot, config: Config, done: tuple[Done, ...]) -> None:
+        policies = {policy.name: policy for policy in config.policies}
+        outcomes = [(one.decision, one.outcome) for one in done]
+        self._notes = learn(self._notes, snapshot.pods.values(), outcomes, policies, snapshot.taken_at)
 
     async def _act(self, plan: Plan) -> tuple[Done, ...]:
         slots = asyncio.Semaphore(_IN_FLIGHT)

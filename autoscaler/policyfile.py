@@ -8,202 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, Field, PlainValidator, WithJsonSchema
-
-from autoscaler.core.foreign import shown, told
-from autoscaler.core.model import Resource, ResourceList
-from autoscaler.core.policy import (
-    ByDirection,
-    ContainerPolicy,
-    LimitMode,
-    Mode,
-    Operator,
-    Policy,
-    Requirement,
-    Selector,
-    Stability,
-)
-from autoscaler.core.recommender import Grid, Recommender
-from autoscaler.core.units import Bytes, Millicores, parse_cpu, parse_memory, parse_quantity
-from autoscaler.names import checked_container, checked_label_key, checked_label_value, checked_name, checked_namespace
+from autoscaler.core.foreign import told
+from autoscaler.core.model import Resource
+from autoscaler.core.policy import Operator, Policy, Requirement, Selector
+from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
-from autoscaler.recommenders.parameters import STRICT, Duration, Ratio, format_duration
+from autoscaler.policymodel import (
+    ContainerSection,
+    FallbackSection,
+    MetricsSection,
+    PolicyDocument,
+    SelectorSection,
+    Spec,
+)
+from autoscaler.recommenders.parameters import format_duration
 from autoscaler.strictyaml import Document, Fault, KeyPath, Refused
 
 API_VERSION = "bridge-autoscaler.dev/v1alpha1"
 KIND = "BridgePolicy"
-DEFAULT_RECOMMENDER = "percentile"
 MAX_SAMPLES = 30_000  # of one container; 104 days in 5-minute blocks, 0.5 MB of float32
 _BLOCK = timedelta(seconds=300)
 _MAX_STEP = timedelta(hours=1)
-_STABILITY = Stability()
-
-
-def _amount(value: object, resource: Resource) -> int:
-    example = "500m or 2" if resource is Resource.CPU else "256Mi or 4Gi"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{shown(value)} is not a quantity; write it like {example}")
-    text = value if isinstance(value, str) else repr(value)
-    exact = parse_quantity(text)
-    whole = exact.scaleb(3) if resource is Resource.CPU else exact
-    if whole != whole.to_integral_value():
-        unit = "millicore" if resource is Resource.CPU else "byte (the suffix m means thousandths)"
-        raise ValueError(f"{shown(text)} is a fraction of a {unit}; write it like {example}")
-    if not exact:
-        raise ValueError("0 is no bound; leave the key out")
-    return parse_cpu(text) if resource is Resource.CPU else parse_memory(text)
-
-
-def _cpu(value: object) -> int:
-    return _amount(value, Resource.CPU)
-
-
-def _memory(value: object) -> int:
-    return _amount(value, Resource.MEMORY)
-
-
-def _schema(examples: list[str]) -> WithJsonSchema:
-    return WithJsonSchema({"type": ["string", "number"], "examples": examples})
-
-
-Cpu = Annotated[int, PlainValidator(_cpu), _schema(["100m", "2"])]
-Memory = Annotated[int, PlainValidator(_memory), _schema(["256Mi", "16Gi"])]
-Name = Annotated[str, AfterValidator(checked_name)]
-Namespace = Annotated[str, AfterValidator(checked_namespace)]
-ContainerName = Annotated[str, AfterValidator(checked_container)]
-LabelKey = Annotated[str, AfterValidator(checked_label_key)]
-LabelValue = Annotated[str, AfterValidator(checked_label_value)]
-
-
-class Section(BaseModel):
-    """A mapping of the document: frozen, without unknown keys, in camelCase."""
-
-    model_config = STRICT
-
-
-class Metadata(Section):
-    name: Name = Field(description="Name of the policy; unique among all files that are loaded.")
-
-
-class ExpressionSection(Section):
-    key: LabelKey = Field(description="Label key.")
-    operator: Operator = Field(description="How the label is compared.")
-    values: tuple[LabelValue, ...] = Field((), description="For In and NotIn: the values.")
-
-
-class SelectorSection(Section):
-    """Which pods the policy is for. All that is given must hold."""
-
-    namespaces: tuple[Namespace, ...] = Field((), description='Namespaces by name; ["*"] for all. Default: all.')
-    match_labels: dict[LabelKey, LabelValue] = Field({}, description="Labels that a pod must have.")
-    match_expressions: tuple[ExpressionSection, ...] = Field((), description="Further requirements on labels.")
-
-
-class RecommenderSection(Section):
-    """The algorithm that turns usage into a target."""
-
-    name: str = Field(DEFAULT_RECOMMENDER, description="Name of an installed recommender.")
-    parameters: dict[str, Any] = Field({}, description="Parameters of that recommender.")
-
-
-class AmountsSection(Section):
-    cpu: Cpu | None = Field(None, description="CPU, as a Kubernetes quantity in whole millicores.")
-    memory: Memory | None = Field(None, description="Memory, as a Kubernetes quantity in whole bytes.")
-
-    def core(self) -> ResourceList:
-        return ResourceList(
-            None if self.cpu is None else Millicores(self.cpu), None if self.memory is None else Bytes(self.memory)
-        )
-
-
-class ContainerSection(Section):
-    """How containers are sized. An exact name wins over a pattern; among patterns the first."""
-
-    name: ContainerName = Field(description='Container name, or a pattern with * and ?; "*" for all.')
-    mode: Literal["Auto", "Off"] = Field("Auto", description="Off leaves the container alone.")
-    controlled_resources: tuple[Resource, ...] = Field(tuple(Resource), description="Resources that may be changed.")
-    min_allowed: AmountsSection = Field(AmountsSection(), description="Requests are never set below this.")
-    max_allowed: AmountsSection = Field(
-        AmountsSection(), description="Requests are never set above this, and limits do not grow beyond it."
-    )
-    limits: LimitMode = Field(
-        LimitMode.KEEP,
-        description="What happens to limits: Keep the ratio to the request, Equal to it, or RequestsOnly.",
-    )
-
-    def core(self) -> ContainerPolicy:
-        return ContainerPolicy(
-            name=self.name,
-            managed=self.mode == "Auto",
-            controlled=frozenset(self.controlled_resources),
-            min_allowed=self.min_allowed.core(),
-            max_allowed=self.max_allowed.core(),
-            limits=self.limits,
-        )
-
-
-class MetricsSection(Section):
-    """Which samples are read from Prometheus."""
-
-    lookback: Duration = Field(timedelta(days=14), description="How far back usage is read at the start.")
-    step: Duration = Field(timedelta(seconds=60), description="Distance of samples.")
-    rate_window: Duration = Field(timedelta(minutes=5), description="Range of the CPU rate.")
-
-    @property
-    def grid(self) -> Grid:
-        return Grid(int(self.step.total_seconds()), int(self.lookback.total_seconds()))
-
-
-class MinChangeSection(Section):
-    increase: Ratio = Field(_STABILITY.min_change.increase, description="Smallest increase worth doing.")
-    decrease: Ratio = Field(_STABILITY.min_change.decrease, description="Smallest decrease worth doing.")
-
-
-class MaxStepSection(Section):
-    increase: Ratio = Field(_STABILITY.max_step.increase, description="Largest increase in one step.")
-    decrease: Ratio = Field(_STABILITY.max_step.decrease, description="Largest decrease in one step.")
-
-
-class CooldownSection(Section):
-    increase: Duration = Field(_STABILITY.cooldown.increase, description="Wait after a resize before an increase.")
-    decrease: Duration = Field(_STABILITY.cooldown.decrease, description="Wait after a resize before a decrease.")
-
-
-class StabilitySection(Section):
-    """What keeps sizes from flapping. Ratios are of the size in force."""
-
-    min_change: MinChangeSection = Field(MinChangeSection(), description="Changes below this are not made.")
-    max_step: MaxStepSection = Field(MaxStepSection(), description="Changes beyond this are made in steps.")
-    cooldown: CooldownSection = Field(CooldownSection(), description="Time between two resizes of a pod.")
-
-    def core(self) -> Stability:
-        return Stability(
-            min_change=ByDirection(self.min_change.increase, self.min_change.decrease),
-            max_step=ByDirection(self.max_step.increase, self.max_step.decrease),
-            cooldown=ByDirection(self.cooldown.increase, self.cooldown.decrease),
-        )
-
-
-class Spec(Section):
-    selector: SelectorSection = Field(description="Which pods the policy is for.")
-    mode: Mode = Field(Mode.RECOMMEND, description="Off: ignore these pods; Recommend: only say; Resize: do.")
-    recommender: RecommenderSection = Field(RecommenderSection(), description="The algorithm and its parameters.")
-    containers: tuple[ContainerSection, ...] = Field(
-        (ContainerSection(name="*"),), description="How the containers of a pod are sized."
-    )
-    metrics: MetricsSection = Field(MetricsSection(), description="Which samples are read.")
-    stability: StabilitySection = Field(StabilitySection(), description="What keeps sizes from flapping.")
-
-
-class PolicyDocument(Section):
-    """A BridgePolicy: which pods are sized, by which algorithm, within which bounds."""
-
-    api_version: Literal["bridge-autoscaler.dev/v1alpha1"] = Field(description="Version of this format.")
-    kind: Literal["BridgePolicy"] = Field(description="Kind of this document.")
-    metadata: Metadata = Field(description="What the policy is called.")
-    spec: Spec = Field(description="What the policy says.")
+_SHORTEST_DEADLINE, _LONGEST_DEADLINE = timedelta(seconds=1), timedelta(days=30)  # asks are dated to the second
 
 
 class Loaded(NamedTuple):
@@ -234,6 +62,7 @@ def read_policy(document: Document, catalog: Catalog) -> Loaded:
         mode=spec.mode,
         containers=tuple(section.core() for section in spec.containers),
         stability=spec.stability.core(),
+        fallback=spec.fallback.core(),
         grid=spec.metrics.grid,
         rate_window=spec.metrics.rate_window,
         source=f"{document.source}:{document.marks[()][0]}",
@@ -285,6 +114,7 @@ def _contradictions(spec: Spec) -> Iterator[_Objection]:
     yield from _selector_contradictions(spec.selector)
     yield from _container_contradictions(spec.containers)
     yield from _metrics_contradictions(spec.metrics)
+    yield from _fallback_contradictions(spec.fallback)
     low, high = spec.stability.min_change, spec.stability.max_step
     for direction, least, most in (
         ("increase", low.increase, high.increase),
@@ -331,6 +161,16 @@ def _container_contradictions(containers: tuple[ContainerSection, ...]) -> Itera
                 least, most = resource.quantity(low), resource.quantity(high)
                 text = f"{least} is above maxAllowed.{resource} {most}; lower one or raise the other"
                 yield (*path, "minAllowed", resource.value), text
+
+
+def _fallback_contradictions(fallback: FallbackSection) -> Iterator[_Objection]:
+    for key, value in (
+        ("after", fallback.after),
+        ("infeasibleAfter", fallback.infeasible_after),
+        ("errorAfter", fallback.error_after),
+    ):
+        if value is not None and not _SHORTEST_DEADLINE <= value <= _LONGEST_DEADLINE:
+            yield ("fallback", key), f"{format_duration(value)} is out of range; write 1s to 30d"
 
 
 def _metrics_contradictions(metrics: MetricsSection) -> Iterator[_Objection]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from autoscaler.plugins import Catalog
-from autoscaler.policyfile import PolicyDocument
+from autoscaler.policymodel import PolicyDocument
 from autoscaler.recommenders.parameters import Percentile, format_duration
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -44,7 +44,7 @@ class WakeKind(StrEnum):
 
     TICK = "tick"  # decide everything
     CHANGED = "changed"  # decide these pods
-    DEADLINE = "deadline"  # something is due: decide everything that is
+    DEADLINE = "deadline"  # something is due: decide the pods that are
     STOP = "stop"  # finish and leave
 
 

@@ -169,10 +169,17 @@ async def test_a_change_of_pods_that_nobody_selects_is_no_turn() -> None:
     assert [(turn.number, decided(turn)) for turn in await stage.run()] == [(1, ["sim-00", "sim-01"]), (2, ["sim-00"])]
 
 
-async def test_a_deadline_decides_about_everything() -> None:
-    stage = Stage(many(2), wakes=[Wake(WakeKind.DEADLINE)])
+async def test_a_deadline_decides_about_the_pods_that_are_due() -> None:
+    """And not about the others: deciding about 5,000 takes longer than a deadline should wait."""
+    pods = [cooling("due", 0), cooling("early", 10), *many(2)]
+    stage = Stage(
+        pods,
+        shows=[snapshot(*pods, at=NOW - timedelta(seconds=1)), snapshot(*pods, at=NOW)],
+        wakes=[Wake(WakeKind.DEADLINE)],
+        settings=config(policy(fixed("800m", None), stability=COOLDOWN)),
+    )
     _, turn = await stage.run()
-    assert decided(turn) == ["sim-00", "sim-01"]
+    assert decided(turn) == ["due"]
 
 
 COOLDOWN = replace(FREE, cooldown=ByDirection(timedelta(minutes=1), timedelta(minutes=10)))

@@ -35,7 +35,7 @@ class Account:
     reason: Reason | None = None
     phase: Phase = Phase.SETTLED
     resizes: int = 0
-    deferred: list[tuple[datetime, datetime | None]] = field(default_factory=list)
+    deferred: list[tuple[datetime, str]] = field(default_factory=list)  # since when, and how it ended ("": not yet)
 
     @property
     def pod(self) -> Pod:
@@ -74,8 +74,10 @@ class Story:
                 yield f"{name} container {after.name} stopped: {after.last_terminated.reason}"
         phase = phase_of(pod).phase
         if phase is Phase.SETTLED and account.phase is not Phase.SETTLED:
-            account.resizes += 1
-            yield f"{name} {account.reason or 'Resize'}: {_how(account, pod, now)}: {_changes(account.settled, pod)}"
+            gave_up = account.reason is Reason.REVERT
+            account.resizes += not gave_up
+            how = "given up" if gave_up else _how(account, pod, now)
+            yield f"{name} {account.reason or 'Resize'}: {how}: {_changes(account.settled, pod)}"
             account.settled = pod
         self._deferred(account, phase, now)
         account.phase = phase
@@ -93,11 +95,12 @@ class Story:
         yield f"{decision.pod.name} {decision.reason}: {result}: {decision.detail}"
 
     def _deferred(self, account: Account, phase: Phase, now: datetime) -> None:
-        waiting = account.deferred and account.deferred[-1][1] is None
+        waiting = account.deferred and not account.deferred[-1][1]
         if phase is Phase.DEFERRED and not waiting:
-            account.deferred.append((now, None))
+            account.deferred.append((now, ""))
         elif phase is not Phase.DEFERRED and waiting:
-            account.deferred[-1] = (account.deferred[-1][0], now)
+            end = "until it was given up" if account.reason is Reason.REVERT else "until the node had room"
+            account.deferred[-1] = (account.deferred[-1][0], f"to {now:%H:%M}, {end}")
 
     def summary(self) -> list[str]:
         """What was resized, deferred and held, each with its reason."""
@@ -131,9 +134,9 @@ def _resized(account: Account) -> str:
 
 
 def _waited(account: Account) -> str:
-    since, until = account.deferred[-1]
-    if until is not None:
-        return f"from {since:%H:%M} to {until:%H:%M}, until the node had room"
+    since, ended = account.deferred[-1]
+    if ended:
+        return f"from {since:%H:%M} {ended}"
     return f"since {since:%H:%M}: {phase_of(account.pod).detail}"
 
 

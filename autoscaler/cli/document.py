@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
 from autoscaler.core.model import Container, ContainerKind, PodRef, Problem, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal
@@ -166,7 +166,7 @@ def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None)
         mode=modes.get(decision.policy or ""),
         qos_class=pod.qos_class,
         qos_class_after=_qos_class_after(decision),
-        action=ActionWord.NONE if decision.action is None else ActionWord.RESIZE,
+        action=_action_word(decision.action),
         reason=decision.reason,
         detail=decision.detail,
         prediction=PredictionPart(decision.prediction.outcome, decision.prediction.detail),
@@ -174,6 +174,12 @@ def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None)
         due_at=None if decision.due_at is None else _instant(decision.due_at),
         server=None if answer is None else ServerAnswer(answer.kind, answer.detail, answer.cause),
     )
+
+
+def _action_word(action: Resize | None) -> ActionWord:
+    if action is None:
+        return ActionWord.NONE
+    return ActionWord.REVERT if action.kind is AskKind.REVERT else ActionWord.RESIZE
 
 
 def _qos_class_after(decision: Decision) -> QoSClass:

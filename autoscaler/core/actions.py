@@ -8,6 +8,15 @@ from enum import StrEnum
 from autoscaler.core.model import ContainerKind, PodRef, Resources
 
 
+class AskKind(StrEnum):
+    """Why a size is asked for. The value is the field manager of the patch, by which the pod itself tells which ask
+    was the last, and of what kind."""
+
+    TARGET = "bridge-autoscaler"  # what the recommender says, after bounds
+    FIT = "bridge-autoscaler-fit"  # as much of it as the node has room for
+    REVERT = "bridge-autoscaler-revert"  # back to what is in force: the ask is given up
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerResize:
     """The fields of one container that change, and only those: an absent amount stays as it is."""
@@ -25,6 +34,7 @@ class Resize:
     uid: str
     generation: int
     containers: tuple[ContainerResize, ...]
+    kind: AskKind = AskKind.TARGET
 
 
 class OutcomeKind(StrEnum):

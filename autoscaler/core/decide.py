@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from datetime import datetime
 
 from autoscaler.core import kubelet, quality
-from autoscaler.core.actions import Resize
+from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.guards import Hold, objection
 from autoscaler.core.history import ContainerRef, Gap, Measurements
-from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Problem, Resources
-from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal, resize_of
+from autoscaler.core.ladder import Rung, climb
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources
+from autoscaler.core.notes import Notes
+from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Config, Mode, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.rooms import Rooms
 from autoscaler.core.sizing import Sized, size, unchanged
 
+_NO_NOTES = Notes()
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
@@ -49,12 +54,15 @@ def decide(
     config: Config,
     scope: AbstractSet[PodRef] | None = None,
     tick: Callable[[], float] = lambda: 0.0,
+    notes: Notes = _NO_NOTES,
 ) -> Plan:
     """Decide about the selected pods (only those in `scope`, if given).
 
-    `tick` gives seconds of some monotonic clock and serves to measure how long recommenders take.
+    `tick` gives seconds of some monotonic clock and serves to measure how long recommenders take. `notes`: what
+    earlier turns learned from refusals.
     """
     decisions: list[Decision] = []
+    rooms = Rooms(snapshot)
     candidates: list[Candidate] = []
     matched: set[str] = set()
     for ref in sorted(snapshot.pods if scope is None else scope & snapshot.pods.keys()):
@@ -68,13 +76,16 @@ def decide(
             decisions.append(_held(pod, None, Hold(Reason.AMBIGUOUS_POLICY, f"selected by {names}")))
             continue
         (policy,) = policies
-        if (hold := objection(pod, policy, config, snapshot.taken_at)) is not None:
+        if (hold := objection(pod, policy)) is not None:
             decisions.append(_held(pod, policy, hold))
+            continue
+        rung = climb(pod, policy, snapshot.nodes.get(pod.node or ""), rooms, config, snapshot.taken_at)
+        if rung is not None:
+            decisions.append(_on_rung(pod, policy, rung, rooms))
             continue
         candidates.append(_measured(Candidate(pod, policy), snapshot, measurements, config))
     consult(candidates, snapshot, config, tick)
-    rooms = Rooms(snapshot)
-    decisions += (_decision(candidate, snapshot, config, rooms) for candidate in candidates)
+    decisions += (_decision(candidate, snapshot, config, rooms, notes) for candidate in candidates)
     decisions.sort(key=lambda decision: decision.pod.ref)
     unmatched = [] if scope is not None else [p for p in config.policies if p.name not in matched]
     problems = (*snapshot.problems, *measurements.problems, *(_matches_nothing(policy) for policy in unmatched))
@@ -113,25 +124,70 @@ def _measured(candidate: Candidate, snapshot: ClusterSnapshot, measurements: Mea
     return candidate
 
 
-def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, rooms: Rooms) -> Decision:
-    pod, policy = candidate.pod, candidate.policy
+def _on_rung(pod: Pod, policy: Policy, rung: Hold | Rung, rooms: Rooms) -> Decision:
+    """A resize that is not over: hold, or the patch that the ladder calls for."""
+    if isinstance(rung, Hold):
+        return _held(pod, policy, rung)
+    if policy.mode is Mode.RECOMMEND:
+        return _held(pod, policy, Hold(Reason.RECOMMEND_ONLY, f"{rung.reason}: {rung.detail}"), rung.proposals)
+    action = resize_of(pod, rung.proposals, rung.kind)
+    rooms.grant(pod, {p.container.name: p.proposed for p in rung.proposals})
+    return Decision(
+        pod, policy.name, rung.reason, rung.detail, rung.proposals, action, Prediction(PredictedOutcome.IN_PLACE)
+    )
+
+
+def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, rooms: Rooms, notes: Notes) -> Decision:
+    pod, policy, now = candidate.pod, candidate.policy, snapshot.taken_at
     if candidate.hold is not None:
         return _held(pod, policy, candidate.hold)
-    sized = size(pod, policy, candidate.targets, candidate.histories, config, snapshot.taken_at)
+    sized = size(pod, policy, candidate.targets, candidate.histories, config, now)
     if sized.hold is not None:
         return _held(pod, policy, sized.hold, sized.proposals)
     node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources
-    prediction = kubelet.predict(pod, proposed, node, rooms.others(pod))
+    static = notes.static.get(pod.node or "", frozenset())
+    prediction = kubelet.predict(pod, proposed, node, rooms.others(pod), static)
+    hold = _not_asked(pod, policy, node, prediction, proposed, notes, now)
+    if hold is not None:
+        return replace(_held(pod, policy, hold, sized.proposals), prediction=prediction)
     reason, detail = _direction(sized), _summary(sized)
     action: Resize | None = resize_of(pod, sized.proposals)
-    if prediction.outcome is PredictedOutcome.INFEASIBLE:
-        linux = node is None or node.os == "linux"
-        reason, action, detail = Reason.EXCEEDS_NODE if linux else Reason.RESIZE_UNSUPPORTED, None, prediction.detail
-    elif policy.mode is Mode.RECOMMEND:
+    if policy.mode is Mode.RECOMMEND:
         reason, action = Reason.RECOMMEND_ONLY, None
     elif prediction.outcome is not PredictedOutcome.DEFERRED:
         rooms.grant(pod, proposed)
     return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
+
+
+def _not_asked(
+    pod: Pod,
+    policy: Policy,
+    node: Node | None,
+    prediction: Prediction,
+    proposed: Mapping[str, Resources],
+    notes: Notes,
+    now: datetime,
+) -> Hold | None:
+    """Why a change that is wanted is not asked for: it can never be, it was refused, or it was just given up."""
+    if prediction.outcome is PredictedOutcome.INFEASIBLE:
+        static = notes.static.get(pod.node or "", frozenset())
+        if node is not None and node.os != "linux":
+            reason = Reason.RESIZE_UNSUPPORTED
+        elif kubelet.refused_by_static_manager(pod, proposed, static) == prediction.detail:
+            reason = Reason.STATIC_MANAGER
+        else:
+            reason = Reason.EXCEEDS_NODE
+        return Hold(reason, prediction.detail)
+    if (refusal := notes.refusal(pod, proposed, now)) is not None:
+        return Hold(refusal.reason, f"refused before: {refusal.detail}", refusal.until)
+    ask = pod.newest_ask
+    if prediction.outcome is PredictedOutcome.DEFERRED and ask is not None and ask.manager == AskKind.REVERT:
+        due_at = ask.at + policy.fallback.retry_after
+        if now < due_at:
+            return Hold(
+                Reason.RETRY_LATER, f"until {due_at.isoformat(timespec='seconds')}. {prediction.detail}", due_at
+            )
+    return None
 
 
 def _direction(sized: Sized) -> Reason:

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from autoscaler.core.model import ContainerKind, Pod, QoSClass
-from autoscaler.core.policy import Config, Mode, Policy
+from autoscaler.core.policy import Mode, Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.resize import hold_of
 
 
 class Hold(NamedTuple):
@@ -65,10 +64,6 @@ def _sizable(pod: Pod, policy: Policy) -> Hold | None:
 GUARDS: tuple[Guard, ...] = (_off, _deleting, _running, _static, _best_effort, _pod_level, _sizable)
 
 
-def objection(pod: Pod, policy: Policy, config: Config, now: datetime) -> Hold | None:
-    """The first reason to leave a pod alone, an unfinished resize last; None when it is free to be sized."""
-    for guard in GUARDS:
-        if (hold := guard(pod, policy)) is not None:
-            return hold
-    unfinished = hold_of(pod, now, config.kubelet_patience)
-    return Hold(*unfinished) if unfinished is not None else None
+def objection(pod: Pod, policy: Policy) -> Hold | None:
+    """The first reason to leave a pod alone; None when there is none."""
+    return next((hold for guard in GUARDS if (hold := guard(pod, policy)) is not None), None)

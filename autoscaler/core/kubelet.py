@@ -139,9 +139,8 @@ def admit(pod: Pod, node: Node, others: ResourceList, static: frozenset[Resource
     All containers are accepted together or not at all; only the first lacking resource is named. `static`: resources
     whose manager has the policy static, which no field of the node shows.
     """
-    for resource in RESOURCES:
-        if resource in static and pod.qos_class is QoSClass.GUARANTEED and _moves_request(pod, resource):
-            return Answer(Verdict.INFEASIBLE, _STATIC_MANAGER.format(_MANAGER[resource]))
+    if (refusal := refused_by_static_manager(pod, {}, static)) is not None:
+        return Answer(Verdict.INFEASIBLE, refusal)
     return _fit(footprint(pod, desired), node, others)
 
 
@@ -156,10 +155,6 @@ def _fit(wanted: ResourceList, node: Node, others: ResourceList) -> Answer:
         )
         return Answer(Verdict.DEFERRED, message, resource, asked + used - capacity)
     return Answer(Verdict.ACCEPTED)
-
-
-def _moves_request(pod: Pod, resource: Resource) -> bool:
-    return any(desired(c).get(resource) != allocated(c).get(resource) for c in pod.containers)
 
 
 def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
@@ -230,8 +225,27 @@ def resized(pod: Pod, proposed: Mapping[str, Resources]) -> Pod:
     )
 
 
-def predict(pod: Pod, proposed: Mapping[str, Resources], node: Node | None, others: ResourceList) -> Prediction:
-    """What will come of asking for new resources. `others`: Σ allocated of the other pods on the node."""
+def refused_by_static_manager(pod: Pod, proposed: Mapping[str, Resources], static: frozenset[Resource]) -> str | None:
+    """The kubelet's words if a static manager of its node would never let the pod have these resources, or None."""
+    if pod.qos_class is not QoSClass.GUARANTEED:
+        return None
+    for resource in RESOURCES:
+        if resource in static and any(
+            proposed.get(c.name, c.spec).requests.get(resource) != allocated(c).get(resource) for c in pod.containers
+        ):
+            return _STATIC_MANAGER.format(_MANAGER[resource])
+    return None
+
+
+def predict(
+    pod: Pod,
+    proposed: Mapping[str, Resources],
+    node: Node | None,
+    others: ResourceList,
+    static: frozenset[Resource] = frozenset(),
+) -> Prediction:
+    """What will come of asking for new resources. `others`: Σ allocated of the other pods on the node. `static`: as
+    for `admit`."""
     if node is None:
         return Prediction(PredictedOutcome.UNKNOWN, f"node {pod.node} is not known")
     if node.os != "linux":
@@ -240,6 +254,8 @@ def predict(pod: Pod, proposed: Mapping[str, Resources], node: Node | None, othe
         )
     wanted = proposed_footprint(pod, proposed)
     if (refusal := _beyond(wanted, node)) is not None:
+        return Prediction(PredictedOutcome.INFEASIBLE, refusal)
+    if (refusal := refused_by_static_manager(pod, proposed, static)) is not None:
         return Prediction(PredictedOutcome.INFEASIBLE, refusal)
     answer = _fit(wanted, node, others)
     if answer.verdict is Verdict.DEFERRED and answer.resource is not None:

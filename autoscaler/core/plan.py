@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from autoscaler.core.actions import ContainerResize, Resize
+from autoscaler.core.actions import AskKind, ContainerResize, Resize
 from autoscaler.core.model import Container, Pod, Problem, ResourceList, Resources
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
@@ -74,7 +74,7 @@ class Plan:
         return min((d.due_at for d in self.decisions if d.due_at is not None), default=None)
 
 
-def resize_of(pod: Pod, proposals: tuple[Proposal, ...]) -> Resize:
+def resize_of(pod: Pod, proposals: tuple[Proposal, ...], kind: AskKind = AskKind.TARGET) -> Resize:
     """One patch for the whole pod with the fields that differ from the spec, and no others."""
     return Resize(
         pod.ref,
@@ -85,6 +85,7 @@ def resize_of(pod: Pod, proposals: tuple[Proposal, ...]) -> Resize:
             for p in proposals
             if p.changed
         ),
+        kind,
     )
 
 

@@ -106,6 +106,31 @@ class Stability:
     cooldown: ByDirection[timedelta] = ByDirection(timedelta(seconds=30), timedelta(minutes=10))
 
 
+class FallbackAction(StrEnum):
+    """What happens when a resize has waited past its deadline."""
+
+    REVERT = "Revert"  # the spec goes back to what is in force
+    HOLD = "Hold"  # the ask stays, and with it the room that it reserves
+    MIGRATE = "Migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """How long an unfinished resize is waited for, from the newest ask on, and what then.
+
+    `after`: Deferred. `infeasible_after`: Infeasible. `error_after`: a memory decrease that the kubelet cannot apply.
+    `fit`: ask for what there is room for when half of `after` has passed. `retry_after`: after giving up, an ask that
+    would be deferred again waits this long.
+    """
+
+    after: timedelta = timedelta(seconds=30)
+    infeasible_after: timedelta = timedelta(seconds=30)
+    error_after: timedelta = timedelta(minutes=10)
+    retry_after: timedelta = timedelta(minutes=10)
+    action: FallbackAction = FallbackAction.REVERT
+    fit: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """One BridgePolicy. `grid` says which samples are asked for; `rate_window` the range of CPU rates."""
@@ -116,6 +141,7 @@ class Policy:
     mode: Mode = Mode.RECOMMEND
     containers: tuple[ContainerPolicy, ...] = (ContainerPolicy(),)
     stability: Stability = Stability()
+    fallback: Fallback = Fallback()
     grid: Grid = field(default_factory=Grid)
     rate_window: timedelta = timedelta(minutes=5)
     source: str = ""  # where it was read from, for messages
@@ -144,4 +170,5 @@ class Config:
     namespaces: frozenset[str] = frozenset()  # what is looked at at all; empty: everything
     recommender_patience: timedelta = timedelta(seconds=1)  # for one container's answer
     kubelet_patience: timedelta = timedelta(seconds=30)  # from an ask to the kubelet's first word
+    actuation_patience: timedelta = timedelta(minutes=2)  # from an ask to its end, once the kubelet has begun
     max_sample_age: timedelta = timedelta(minutes=5)

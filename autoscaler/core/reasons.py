@@ -32,6 +32,12 @@ class Reason(StrEnum):
     DECREASE = "Decrease", "The pod has more than it needs."
     REBALANCE = "Rebalance", "Some of the pod's amounts rise and others fall."
 
+    FIT = "Fit", "The node has no room for the whole resize: as much is asked for as there is room for."
+    REVERT = (
+        "Revert",
+        "The resize has waited past its deadline and is given up: the spec goes back to what is in force.",
+    )
+
     # the policy says no
     RECOMMEND_ONLY = (
         "RecommendOnly",
@@ -80,6 +86,29 @@ class Reason(StrEnum):
         _NOTIFY,
     )
 
+    STATIC_MANAGER = (
+        "StaticManager",
+        "The node runs a static CPU or memory manager: it can never resize a Guaranteed pod in place.",
+        "Run the pod on a node without one, or make it Burstable.",
+        _NOTIFY,
+    )
+    LIMIT_RANGE = (
+        "LimitRange",
+        "A LimitRange of the namespace refuses this size.",
+        "Change the LimitRange, or keep minAllowed and maxAllowed inside it.",
+    )
+    RESOURCE_QUOTA = (
+        "ResourceQuota",
+        "A ResourceQuota of the namespace has nothing left for this size.",
+        "Raise the quota, or lower maxAllowed.",
+    )
+    ADMISSION_DENIED = (
+        "AdmissionDenied",
+        "An admission policy or webhook of the cluster denies the resize.",
+        "The detail names it.",
+    )
+    REFUSED = "Refused", "The API server refused the resize.", "The detail is its answer."
+
     # an earlier resize is not over
     RESIZE_PROPOSED = "ResizeProposed", "A resize was accepted by the API server; the kubelet has not answered yet."
     KUBELET_SILENT = (
@@ -97,6 +126,29 @@ class Reason(StrEnum):
     )
     RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize."
     RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself.", "", _NOTIFY
+    RESIZE_STALLED = (
+        "ResizeStalled",
+        "The kubelet has been applying a resize for longer than it should.",
+        "Look at the node's kubelet and container runtime.",
+        _NOTIFY,
+    )
+    DEADLINE_PASSED = (
+        "DeadlinePassed",
+        "The resize has waited past its deadline, and the policy says to keep asking.",
+        "Make room on the node, or set fallback.action to Revert.",
+        _NOTIFY,
+    )
+    MIGRATION_NOT_ENABLED = (
+        "MigrationNotEnabled",
+        "The resize has waited past its deadline and the policy says to migrate, which this version cannot do.",
+        "Move the pod by hand, or set fallback.action to Revert.",
+        _NOTIFY,
+    )
+    RETRY_LATER = (
+        "RetryLater",
+        "The same ask was given up a short time ago, and its node still has no room for it.",
+        "Wait for fallback.retryAfter, or make room on the node.",
+    )
     RESIZE_UNKNOWN = (
         "ResizeUnknown",
         "The pod's resize is in a state that this version does not know: hands off.",

@@ -1,17 +1,16 @@
 """Where a pod's last resize stands: derived from the pod each time, never stored.
 
-The table `PHASES` is the state machine. Source: KEP-1287 and pod status of Kubernetes 1.33 to 1.37; precedence and
+What a phase calls for is in ladder.py. Source: KEP-1287 and pod status of Kubernetes 1.33 to 1.37; precedence and
 patience are this project's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from autoscaler.core.model import Container, ContainerKind, Pod, ResourceList
-from autoscaler.core.reasons import Reason
 
 # The systemd cgroup driver rounds CPU quota up to 10m, so what is read back may differ by that much.
 _CPU_TOLERANCE_M = 10
@@ -34,23 +33,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
-    """A phase, the words behind it, and when the resize was asked for (None: nobody has)."""
+    """A phase, the words behind it, and since when its patience counts (None: nobody has asked for a size).
+
+    That is the newest ask, whatever the conditions say of their own moments, which a kubelet restart and a flip between
+    Deferred and Infeasible move. Only what the kubelet is applying counts from when it began, as it may have been
+    deferred before.
+    """
 
     phase: Phase
     detail: str = ""
-    asked_at: datetime | None = None
-
-
-HOLDS: dict[Phase, Reason] = {
-    Phase.DELETING: Reason.DELETING,
-    Phase.UNKNOWN: Reason.RESIZE_UNKNOWN,
-    Phase.DEFERRED: Reason.RESIZE_DEFERRED,
-    Phase.INFEASIBLE: Reason.RESIZE_INFEASIBLE,
-    Phase.ERROR: Reason.RESIZE_ERROR,
-    Phase.IN_PROGRESS: Reason.RESIZE_IN_PROGRESS,
-    Phase.PROPOSED: Reason.RESIZE_PROPOSED,
-}
-"""Every phase but Settled holds the pod, under this reason."""
+    since: datetime | None = None
 
 
 _PENDING = {"Deferred": Phase.DEFERRED, "Infeasible": Phase.INFEASIBLE}
@@ -61,7 +53,7 @@ def phase_of(pod: Pod) -> PhaseReport:
     """The phase of the pod's newest resize."""
     asked_at = ask.at if (ask := pod.newest_ask) is not None else None
     if pod.deleting:
-        return PhaseReport(Phase.DELETING, asked_at=asked_at)
+        return PhaseReport(Phase.DELETING, since=asked_at)
     pending, progress = pod.condition(PENDING), pod.condition(IN_PROGRESS)
     # a Pending condition of an older generation speaks of an ask that has been replaced
     if pending is not None and pending.observed_generation and pending.observed_generation < pod.generation:
@@ -73,27 +65,11 @@ def phase_of(pod: Pod) -> PhaseReport:
     if pending is not None:
         return PhaseReport(_PENDING[pending.reason], pending.message, asked_at)
     if progress is not None:
-        return PhaseReport(_PROGRESS[progress.reason], progress.message, asked_at)
+        began_at = [moment for moment in (asked_at, progress.last_transition_at) if moment is not None]
+        return PhaseReport(_PROGRESS[progress.reason], progress.message, max(began_at, default=None))
     if (difference := _difference(pod)) is not None:
         return PhaseReport(Phase.PROPOSED, difference, asked_at)
-    return PhaseReport(Phase.SETTLED, asked_at=asked_at)
-
-
-def hold_of(pod: Pod, now: datetime, kubelet_patience: timedelta) -> tuple[Reason, str, datetime | None] | None:
-    """The hold that an unfinished resize means, with its detail and when to look again; None when Settled."""
-    report = phase_of(pod)
-    if report.phase is Phase.SETTLED:
-        return None
-    if report.phase is not Phase.PROPOSED or report.asked_at is None:
-        return HOLDS[report.phase], report.detail, None
-    due_at = report.asked_at + kubelet_patience
-    if now < due_at:
-        return HOLDS[report.phase], report.detail, due_at
-    return Reason.KUBELET_SILENT, f"{report.detail} for {_seconds(now - report.asked_at)} s", None
-
-
-def _seconds(span: timedelta) -> int:
-    return int(span.total_seconds())
+    return PhaseReport(Phase.SETTLED, since=asked_at)
 
 
 def _difference(pod: Pod) -> str | None:

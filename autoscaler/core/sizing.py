@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autoscaler.core import bounds, quality
+from autoscaler.core.actions import AskKind
 from autoscaler.core.foreign import shown
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
@@ -65,7 +66,8 @@ class _Stability:
             self._small.append(f"{where} {resource} {because}")
             return Step(resource, "minChange", wanted, current, because, cap=True)
         cooldown = self._rules.cooldown.increase if grows else self._rules.cooldown.decrease
-        if self._ask is None or self._now >= self._ask.at + cooldown:
+        # the full target follows a fit at once, so that room which appears is reserved
+        if self._ask is None or self._ask.manager == AskKind.FIT or self._now >= self._ask.at + cooldown:
             return None
         self._cooling.append(self._ask.at + cooldown)
         because = f"{_seconds(self._now - self._ask.at)} s after the last resize, cooldown is {_seconds(cooldown)} s"

@@ -50,7 +50,6 @@ from autoscaler.simulator.admission import Refusal, submit
 from autoscaler.simulator.traces import Demand
 from autoscaler.simulator.usage import UsageRecord
 
-FIELD_MANAGER = "bridge-autoscaler"
 
 _DECIDES = timedelta(seconds=0.2)  # seen: 0.1 to 0.34 s
 _APPLIES = timedelta(seconds=0.5)  # seen: 0.5 to 1.9 s
@@ -108,7 +107,7 @@ class SimulatedCluster:
         if pod.generation != action.generation:
             detail = f"generation {pod.generation}, decided on {action.generation}"
             return Outcome(OutcomeKind.SUPERSEDED, detail)
-        return self.resize(action.pod, action.containers, FIELD_MANAGER)
+        return self.resize(action.pod, action.containers, action.kind)
 
     # ---- what others do to the cluster
 

@@ -157,10 +157,21 @@ def test_numbers_count_as_quantities(written: str, millicores: int) -> None:
             ["p.yaml:6: spec.mode: 'ResizeOrMigrate' is not allowed; allowed: Off, Recommend, Resize"],
         ),
         (
-            SIM + "fallback: {after: 30s}",
+            SIM + "fallback: {after: 0s, infeasibleAfter: 31d, action: Evict}",
+            ["p.yaml:6: spec.fallback.action: 'Evict' is not allowed; allowed: Revert, Hold, Migrate"],
+        ),
+        (
+            SIM + "fallback: {after: 0s, infeasibleAfter: 31d}",
             [
-                "p.yaml:6: spec.fallback: unknown key; "
-                "allowed: selector, mode, recommender, containers, metrics, stability"
+                "p.yaml:6: spec.fallback.after: 0s is out of range; write 1s to 30d",
+                "p.yaml:6: spec.fallback.infeasibleAfter: 31d is out of range; write 1s to 30d",
+            ],
+        ),
+        (
+            SIM + "schedule: {}",
+            [
+                "p.yaml:6: spec.schedule: unknown key; "
+                "allowed: selector, mode, recommender, containers, metrics, stability, fallback"
             ],
         ),
         (

@@ -34,6 +34,7 @@ def test_defaults() -> None:
     assert settings.interval == timedelta(seconds=60)
     assert settings.metrics_address == Address("127.0.0.1", 8080)
     assert (settings.policies, settings.namespaces) == ((), ())
+    assert (settings.leader_elect, settings.lease_namespace) == (True, None)
     assert (settings.kubeconfig, settings.context, settings.prometheus_url, settings.log_format) == (None,) * 4
 
 
@@ -60,6 +61,8 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
         "log_format": "json",
         "interval": "1m30s",
         "metrics_address": ":9000",
+        "leader_elect": "false",
+        "lease_namespace": "control",
     }
     assert written.keys() == Settings.model_fields.keys()
     by_flag = load_settings(written)
@@ -75,6 +78,7 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     assert by_flag.namespaces == ("sim", "staging")
     assert by_flag.interval == timedelta(seconds=90)
     assert by_flag.metrics_address == Address(None, 9000)
+    assert (by_flag.leader_elect, by_flag.lease_namespace) == (False, "control")
 
 
 def test_paths_of_a_file_start_at_its_folder(tmp_path: Path) -> None:
@@ -106,6 +110,8 @@ def test_messages_blame_the_flag_the_variable_or_the_line(tmp_path: Path, monkey
         ("metrics_address", "::1:80", "'::1:80' is not an address; write :8080, 127.0.0.1:8080 or [::1]:8080"),
         ("metrics_address", "a:70000", "'a:70000' is not an address; write :8080, 127.0.0.1:8080 or [::1]:8080"),
         ("namespaces", ["*"], "leave it out to look at every namespace"),
+        ("leader_elect", "maybe", "'maybe' is not true or false"),
+        ("lease_namespace", "Control", "'Control' is not a namespace"),
         ("prometheus_url", "ftp://p", "'ftp://p' is not the address of a Prometheus; write it like"),
         ("prometheus_url", "http://p:x", "'http://p:x' is not the address of a Prometheus; write it like"),
         ("prometheus_url", "http://p?x=1", "'http://p?x=1' is not the address of a Prometheus; write it like"),

@@ -96,7 +96,9 @@ def resolved(part: dict[str, Any]) -> dict[str, Any]:
 def as_written(path: str, default: object) -> str:
     match default:
         case None:
-            return "none"
+            return "as after" if path == "spec.fallback.infeasibleAfter" else "none"
+        case bool():
+            return str(default).lower()
         case float():
             return f"{100 * default:g}%"
         case list() if path == "spec.containers":

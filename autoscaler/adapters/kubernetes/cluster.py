@@ -18,7 +18,7 @@ from typing import Any
 from autoscaler.adapters.kubernetes.answers import changes, differences, refusal
 from autoscaler.adapters.kubernetes.autoscalers import Autoscalers
 from autoscaler.adapters.kubernetes.cache import Cache
-from autoscaler.adapters.kubernetes.connection import FIELD_MANAGER, Connection
+from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
 from autoscaler.adapters.kubernetes.wire import Owned, decode_node, decode_owner, decode_pod, patch_body
@@ -139,7 +139,7 @@ class KubernetesCluster:
         answer = await self._connection.request(
             "PATCH",
             f"{_path(action.pod)}/resize",
-            query=[("fieldManager", FIELD_MANAGER), *([("dryRun", "All")] if self._server_dry_run else [])],
+            query=[("fieldManager", action.kind), *([("dryRun", "All")] if self._server_dry_run else [])],
             headers=_STRATEGIC_MERGE,
             body=patch_body(action, pod.resource_version),
             within_s=self._act_s,

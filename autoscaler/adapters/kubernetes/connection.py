@@ -26,7 +26,6 @@ from autoscaler.adapters.kubernetes.servertime import ServerTime
 from autoscaler.ports import Unavailable
 
 USER_AGENT = f"bridge-autoscaler/{__version__}"
-FIELD_MANAGER = "bridge-autoscaler"
 _CONNECT_S = 10.0
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})

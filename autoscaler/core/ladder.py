@@ -1,0 +1,195 @@
+"""What to do about a resize that is not over: wait, fit, give up. One rung at a time, derived from the pod alone.
+
+Which rung was last is read from who asked last: each kind of ask has a field manager of its own, and `managedFields`
+dates it. So a controller that restarts goes on where the other stopped. Source: KEP-1287; patience is the policy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from autoscaler.core import kubelet
+from autoscaler.core.actions import AskKind
+from autoscaler.core.bounds import ROUND_TO
+from autoscaler.core.guards import Hold
+from autoscaler.core.model import RESOURCES, Container, ContainerKind, Node, Pod, Resource, ResourceList, Resources
+from autoscaler.core.pairing import Blocked, Wish, pair, qos_class
+from autoscaler.core.plan import PredictedOutcome, Proposal
+from autoscaler.core.policy import Config, Fallback, FallbackAction, Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Step
+from autoscaler.core.resize import Phase, PhaseReport, phase_of
+from autoscaler.core.rooms import Rooms
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A patch that an unfinished resize calls for, and why."""
+
+    kind: AskKind
+    reason: Reason
+    detail: str
+    proposals: tuple[Proposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a phase is waited for: the reason while waiting, for how long, and the reason when that is over."""
+
+    waiting: Reason
+    patience: timedelta | None
+    overdue: Reason | None = None
+
+
+def _patience(phase: Phase, fallback: Fallback, config: Config) -> _Patience:
+    """The table of phases and patience. None: for ever."""
+    return {
+        Phase.DELETING: _Patience(Reason.DELETING, None),
+        Phase.UNKNOWN: _Patience(Reason.RESIZE_UNKNOWN, None),
+        Phase.DEFERRED: _Patience(Reason.RESIZE_DEFERRED, fallback.after, Reason.DEADLINE_PASSED),
+        Phase.INFEASIBLE: _Patience(Reason.RESIZE_INFEASIBLE, fallback.infeasible_after, Reason.DEADLINE_PASSED),
+        Phase.ERROR: _Patience(Reason.RESIZE_ERROR, fallback.error_after, Reason.DEADLINE_PASSED),
+        Phase.IN_PROGRESS: _Patience(Reason.RESIZE_IN_PROGRESS, config.actuation_patience, Reason.RESIZE_STALLED),
+        Phase.PROPOSED: _Patience(Reason.RESIZE_PROPOSED, config.kubelet_patience, Reason.KUBELET_SILENT),
+    }[phase]
+
+
+def climb(
+    pod: Pod, policy: Policy, node: Node | None, rooms: Rooms, config: Config, now: datetime
+) -> Hold | Rung | None:
+    """What an unfinished resize calls for now; None when the pod is settled and free to be sized."""
+    report = phase_of(pod)
+    if report.phase is Phase.SETTLED:
+        return None
+    rule = _patience(report.phase, policy.fallback, config)
+    if rule.patience is None or report.since is None:
+        return Hold(rule.waiting, report.detail)
+    due_at = report.since + rule.patience
+    if now >= due_at:
+        return _overdue(pod, policy, report, rule, now - report.since)
+    words = f"{report.detail}; deadline {due_at.isoformat(timespec='seconds')}"
+    if report.phase is not Phase.DEFERRED or not policy.fallback.fit:
+        return Hold(rule.waiting, words, due_at)
+    halfway_at = report.since + rule.patience / 2
+    if now < halfway_at:
+        return Hold(rule.waiting, words, halfway_at)
+    return _fit(pod, policy, node, rooms) or Hold(rule.waiting, words, due_at)
+
+
+def _overdue(pod: Pod, policy: Policy, report: PhaseReport, rule: _Patience, waited: timedelta) -> Hold | Rung:
+    words = f"{report.detail or report.phase} for {int(waited.total_seconds())} s"
+    if rule.overdue is not Reason.DEADLINE_PASSED:
+        return Hold(rule.overdue or rule.waiting, words)
+    # a decrease that the kubelet cannot apply is no reason to move a pod
+    action = FallbackAction.REVERT if report.phase is Phase.ERROR else policy.fallback.action
+    if action is FallbackAction.REVERT:
+        return _revert(pod, report.phase, words)
+    return Hold(Reason.DEADLINE_PASSED if action is FallbackAction.HOLD else Reason.MIGRATION_NOT_ENABLED, words)
+
+
+def _revert(pod: Pod, phase: Phase, because: str) -> Hold | Rung:
+    """Back to what the node has granted: a pending ask would reserve room on it for as long as the pod lives."""
+    back = granted(pod, phase)
+    if (found := qos_class(pod, back)) is not pod.qos_class:
+        return Hold(Reason.QOS_WOULD_CHANGE, f"what is in force would make the pod {found}; {because}")
+    proposals = tuple(
+        Proposal(c, back.get(c.name, c.spec), _reverted(c, back.get(c.name, c.spec), because)) for c in pod.containers
+    )
+    return Rung(AskKind.REVERT, Reason.REVERT, because, proposals)
+
+
+def granted(pod: Pod, phase: Phase) -> dict[str, Resources]:
+    """What is in force: requests as allocated and limits from status; after an Error both from status, since
+    `allocatedResources` already shows the refused decrease there."""
+    return {
+        c.name: Resources(
+            _known(c.actual.requests if phase is Phase.ERROR and c.actual else c.allocated, c.spec.requests),
+            _known(c.actual.limits if c.actual else None, c.spec.limits),
+        )
+        for c in pod.containers
+        if c.kind is not ContainerKind.INIT
+    }
+
+
+def _known(found: ResourceList | None, spec: ResourceList) -> ResourceList:
+    """The found amounts where the spec has the field: presence of fields never changes."""
+    if found is None:
+        return spec
+    return ResourceList(
+        None if spec.cpu is None else found.cpu or spec.cpu,
+        None if spec.memory is None else found.memory or spec.memory,
+    )
+
+
+def _reverted(container: Container, back: Resources, because: str) -> tuple[Step, ...]:
+    return tuple(
+        Step(resource, "revert", container.spec.requests.get(resource), back.requests.get(resource), because)
+        for resource in RESOURCES
+        if container.spec.requests.get(resource) != back.requests.get(resource)
+    )
+
+
+def _fit(pod: Pod, policy: Policy, node: Node | None, rooms: Rooms) -> Rung | None:
+    """Ask for what the node can give right now, if that is a real gain; None if it is not."""
+    if node is None:
+        return None
+    others, in_force = rooms.others(pod), granted(pod, Phase.DEFERRED)
+    base = kubelet.resized(pod, in_force)
+    wishes: dict[str, ResourceList] = {}
+    for resource in RESOURCES:
+        for name, amount in _shares(pod, base, resource, node, others, policy.stability.min_change.increase).items():
+            wishes[name] = wishes.get(name, ResourceList()).with_amount(resource, amount)
+    if not wishes:
+        return None
+    paired = pair(base, {c.name: _wish(policy, c, wishes[c.name]) for c in policy.sized(pod) if c.name in wishes})
+    if isinstance(paired, Blocked):
+        return None
+    fitting = {**in_force, **paired[0]}
+    if kubelet.predict(base, fitting, node, others).outcome is not PredictedOutcome.IN_PLACE:
+        return None
+    proposals = tuple(
+        Proposal(c, fitting.get(c.name, c.spec), _fitted(c, fitting.get(c.name, c.spec))) for c in pod.containers
+    )
+    return Rung(AskKind.FIT, Reason.FIT, "as much as the node has room for now", proposals)
+
+
+def _wish(policy: Policy, container: Container, requests: ResourceList) -> Wish:
+    entry = policy.container_policy(container)
+    return Wish(requests) if entry is None else Wish(requests, entry.limits, entry.max_allowed)
+
+
+def _fitted(container: Container, fitting: Resources) -> tuple[Step, ...]:
+    return tuple(
+        Step(
+            resource,
+            "fit",
+            container.spec.requests.get(resource),
+            fitting.requests.get(resource),
+            "what the node has room for",
+            cap=True,
+        )
+        for resource in RESOURCES
+        if container.spec.requests.get(resource) != fitting.requests.get(resource)
+    )
+
+
+def _shares(
+    pod: Pod, base: Pod, resource: Resource, node: Node, others: ResourceList, least: float
+) -> Mapping[str, int]:
+    """The node's free room of one resource, shared among the containers that want more, in proportion to how much."""
+    capacity = node.allocatable.get(resource)
+    if capacity is None:
+        return {}
+    has = {c.name: c.spec.requests.get(resource) or 0 for c in base.containers}
+    missing = {
+        c.name: (c.spec.requests.get(resource) or 0) - has[c.name]
+        for c in pod.containers
+        if c.kind is not ContainerKind.INIT and (c.spec.requests.get(resource) or 0) > has[c.name]
+    }
+    taken = kubelet.footprint(base, kubelet.desired).get(resource) or 0
+    free = max(capacity - (others.get(resource) or 0) - taken, 0)
+    whole, unit = sum(missing.values()), ROUND_TO[resource]
+    shares = {name: min(wanted, free * wanted // whole // unit * unit) for name, wanted in missing.items()}
+    return {name: has[name] + more for name, more in shares.items() if more > 0 and more >= least * has[name]}

@@ -1,0 +1,99 @@
+"""What was learned from refusals: a cache. Losing it costs one refused ask for each pod, never more.
+
+The ask of a pod that was refused is not repeated as it is; a static CPU or memory manager, which no field of a node
+tells of, is recognised by the kubelet's words and remembered for the node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.model import RESOURCES, Pod, Resource, ResourceList, Resources
+from autoscaler.core.plan import Decision
+from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.resize import Phase, phase_of
+
+_STATIC = re.compile(r'(CPU|Memory) Manager policy "[Ss]tatic"')
+_BY_CAUSE = {
+    "NodeCapacity": Reason.EXCEEDS_NODE,
+    "LimitRange": Reason.LIMIT_RANGE,
+    "ResourceQuota": Reason.RESOURCE_QUOTA,
+    "AdmissionPolicy": Reason.ADMISSION_DENIED,
+    "AdmissionWebhook": Reason.ADMISSION_DENIED,
+    "NodeFeatures": Reason.RESIZE_UNSUPPORTED,
+    "UnsupportedPlatform": Reason.RESIZE_UNSUPPORTED,
+    "ResizeUnsupported": Reason.RESIZE_UNSUPPORTED,
+    "QoSClass": Reason.QOS_WOULD_CHANGE,
+}
+
+Requests = Mapping[str, ResourceList]  # of a pod's containers, by name
+
+
+class Refusal(NamedTuple):
+    """An ask that was refused, by whom in which words, and until when it is not repeated (None: on this node never)."""
+
+    node: str | None
+    requests: Requests
+    reason: Reason
+    detail: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change."""
+
+    refusals: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+    static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
+        """The refusal that asking for these resources would meet again: the same ask, or a larger one."""
+        known = self.refusals.get(pod.uid)
+        if known is None or known.node != pod.node or (known.until is not None and now >= known.until):
+            return None
+        asked = {c.name: resources.get(c.name, c.spec).requests for c in pod.containers}
+        larger = all(
+            (asked.get(name, ResourceList()).get(resource) or 0) >= (requests.get(resource) or 0)
+            for name, requests in known.requests.items()
+            for resource in RESOURCES
+        )
+        return known if larger else None
+
+
+def learn(
+    notes: Notes,
+    pods: Iterable[Pod],
+    done: Iterable[tuple[Decision, Outcome]],
+    policies: Mapping[str, Policy],
+    now: datetime,
+) -> Notes:
+    """The notes after a turn that saw all these pods and did these things. What is known of other pods is dropped."""
+    refusals: dict[str, Refusal] = {}
+    static = dict(notes.static)
+    for pod in pods:
+        if (known := notes.refusals.get(pod.uid)) is not None:
+            refusals[pod.uid] = known
+        if not pod.conditions or (report := phase_of(pod)).phase is not Phase.INFEASIBLE or pod.node is None:
+            continue
+        requests = {c.name: c.spec.requests for c in pod.containers}
+        refusals[pod.uid] = Refusal(pod.node, requests, Reason.RESIZE_INFEASIBLE, report.detail, None)
+        if (words := _STATIC.search(report.detail)) is not None:
+            resource = Resource.CPU if words[1] == "CPU" else Resource.MEMORY
+            static[pod.node] = static.get(pod.node, frozenset()) | {resource}
+    for decision, outcome in done:
+        if outcome.kind is OutcomeKind.REFUSED and (policy := policies.get(decision.policy or "")) is not None:
+            refusals[decision.pod.uid] = Refusal(
+                decision.pod.node,
+                {p.container.name: p.proposed.requests for p in decision.proposals},
+                _BY_CAUSE.get(outcome.cause, Reason.REFUSED),
+                outcome.detail,
+                now + policy.fallback.retry_after,
+            )
+    return Notes(MappingProxyType(refusals), MappingProxyType(static))
