@@ -130,10 +130,15 @@ class _Controller:
                 parts.clock.stop()
 
             self._end = end
-            async with asyncio.TaskGroup() as tasks:
-                measuring = tasks.create_task(parts.metrics.run())
-                await loop.run()
-                measuring.cancel()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    measuring = tasks.create_task(parts.metrics.run())
+                    await loop.run()
+                    measuring.cancel()
+            except ExceptionGroup as group:
+                # nobody is there to start it again with --debug
+                self._logger.error("crash", exc_info=group)
+                raise group.exceptions[0] from None
         self._logger.info("stop", signal=self._signal.name if self._signal else None)
         return self._status()
 

@@ -110,6 +110,18 @@ def test_a_changed_policy_takes_effect_and_a_bad_one_does_not(policies: Path, ca
     assert reasons == [{"Rebalance": 1}] + [{"RecommendOnly": 1}] * 3
 
 
+def test_what_nobody_expects_ends_it_with_a_traceback_in_the_log(policies: Path, capsys: Out) -> None:
+    class Broken(FakeMetrics):
+        async def run(self) -> None:
+            raise ZeroDivisionError("a mistake in the program")
+
+    assert run(FakeWiring(metrics=Broken(), clock=FakeClock(ticks=10**6)), policies) == 1
+    lines = capsys.readouterr().err.splitlines()
+    (crash,) = [json.loads(line) for line in lines if line.startswith("{") and '"crash"' in line]
+    assert "test_run.py" in crash["exception"]
+    assert "Error: unexpected ZeroDivisionError: a mistake in the program" in lines
+
+
 def test_an_address_that_is_taken_is_named(policies: Path, capsys: Out) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
