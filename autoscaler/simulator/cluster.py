@@ -50,7 +50,6 @@ from autoscaler.simulator.admission import Refusal, submit
 from autoscaler.simulator.traces import Demand
 from autoscaler.simulator.usage import UsageRecord
 
-
 _DECIDES = timedelta(seconds=0.2)  # seen: 0.1 to 0.34 s
 _APPLIES = timedelta(seconds=0.5)  # seen: 0.5 to 1.9 s
 _REPORTS_ERROR = timedelta(seconds=12.5)  # seen: reason Error 12 to 14 s after the ask
