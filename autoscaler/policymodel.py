@@ -169,12 +169,16 @@ class StabilitySection(Section):
     min_change: MinChangeSection = Field(MinChangeSection(), description="Changes below this are not made.")
     max_step: MaxStepSection = Field(MaxStepSection(), description="Changes beyond this are made in steps.")
     cooldown: CooldownSection = Field(CooldownSection(), description="Time between two resizes of a pod.")
+    other_writer_hold: Duration = Field(
+        _STABILITY.other_writer_hold, description="How long a pod is left alone after someone else asked for a size."
+    )
 
     def core(self) -> Stability:
         return Stability(
             min_change=ByDirection(self.min_change.increase, self.min_change.decrease),
             max_step=ByDirection(self.max_step.increase, self.max_step.decrease),
             cooldown=ByDirection(self.cooldown.increase, self.cooldown.decrease),
+            other_writer_hold=self.other_writer_hold,
         )
 
 

@@ -27,7 +27,7 @@ from autoscaler.core.units import parse_cpu, parse_memory
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
-FREE = Stability(ByDirection(0.0, 0.0), ByDirection(1e30, 1.0), ByDirection(timedelta(0), timedelta(0)))
+FREE = Stability(ByDirection(0.0, 0.0), ByDirection(1e30, 1.0), ByDirection(timedelta(0), timedelta(0)), timedelta(0))
 """Stability that keeps nothing back."""
 
 

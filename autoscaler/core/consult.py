@@ -18,6 +18,7 @@ from autoscaler.core.model import ClusterSnapshot, Container, Pod, Resource
 from autoscaler.core.policy import Config, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Abstain, Recommender, Situation, Step, Target
+from autoscaler.core.rivals import NO_CLAIMS, Claims
 from autoscaler.core.units import MAX_AMOUNT
 
 # a plug-in that works on samples has numpy's numbers in hand
@@ -30,6 +31,7 @@ class Candidate:
 
     pod: Pod
     policy: Policy
+    claims: Claims = field(default_factory=lambda: NO_CLAIMS)
     histories: dict[str, History] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
     hold: Hold | None = None

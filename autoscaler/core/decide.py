@@ -21,6 +21,7 @@ from autoscaler.core.notes import Notes
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Config, Mode, Policy
 from autoscaler.core.reasons import Reason
+from autoscaler.core.rivals import Rivals
 from autoscaler.core.rooms import Rooms
 from autoscaler.core.sizing import Sized, size, unchanged
 
@@ -62,7 +63,7 @@ def decide(
     earlier turns learned from refusals.
     """
     decisions: list[Decision] = []
-    rooms = Rooms(snapshot)
+    rooms, rivals = Rooms(snapshot), Rivals(snapshot)
     candidates: list[Candidate] = []
     matched: set[str] = set()
     for ref in sorted(snapshot.pods if scope is None else scope & snapshot.pods.keys()):
@@ -76,14 +77,14 @@ def decide(
             decisions.append(_held(pod, None, Hold(Reason.AMBIGUOUS_POLICY, f"selected by {names}")))
             continue
         (policy,) = policies
-        if (hold := objection(pod, policy)) is not None:
+        if (hold := objection(pod, policy) or rivals.objection(pod, policy)) is not None:
             decisions.append(_held(pod, policy, hold))
             continue
         rung = climb(pod, policy, snapshot.nodes.get(pod.node or ""), rooms, config, snapshot.taken_at)
         if rung is not None:
             decisions.append(_on_rung(pod, policy, rung, rooms))
             continue
-        candidates.append(_measured(Candidate(pod, policy), snapshot, measurements, config))
+        candidates.append(_measured(Candidate(pod, policy, rivals.claims(pod)), snapshot, measurements, config))
     consult(candidates, snapshot, config, tick)
     decisions += (_decision(candidate, snapshot, config, rooms, notes) for candidate in candidates)
     decisions.sort(key=lambda decision: decision.pod.ref)
@@ -141,7 +142,7 @@ def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, r
     pod, policy, now = candidate.pod, candidate.policy, snapshot.taken_at
     if candidate.hold is not None:
         return _held(pod, policy, candidate.hold)
-    sized = size(pod, policy, candidate.targets, candidate.histories, config, now)
+    sized = size(pod, policy, candidate.targets, candidate.histories, config, now, candidate.claims)
     if sized.hold is not None:
         return _held(pod, policy, sized.hold, sized.proposals)
     node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources

@@ -10,6 +10,8 @@ from autoscaler.core.model import ContainerKind, Pod, QoSClass
 from autoscaler.core.policy import Mode, Policy
 from autoscaler.core.reasons import Reason
 
+_CRITICAL = 2_000_000_000  # system-cluster-critical and above (pkg/apis/scheduling, SystemCriticalPriority)
+
 
 class Hold(NamedTuple):
     """Why nothing is done about a pod, and when to look again even if nothing changes."""
@@ -28,6 +30,14 @@ def _off(pod: Pod, policy: Policy) -> Hold | None:
 
 def _deleting(pod: Pod, policy: Policy) -> Hold | None:
     return Hold(Reason.DELETING) if pod.deleting else None
+
+
+def _gated(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.GATED, pod.gated) if pod.gated is not None else None
+
+
+def _critical(pod: Pod, policy: Policy) -> Hold | None:
+    return Hold(Reason.CRITICAL_POD, f"priority {pod.priority}") if pod.priority >= _CRITICAL else None
 
 
 def _running(pod: Pod, policy: Policy) -> Hold | None:
@@ -61,7 +71,7 @@ def _sizable(pod: Pod, policy: Policy) -> Hold | None:
     return None
 
 
-GUARDS: tuple[Guard, ...] = (_off, _deleting, _running, _static, _best_effort, _pod_level, _sizable)
+GUARDS: tuple[Guard, ...] = (_off, _deleting, _gated, _running, _static, _critical, _best_effort, _pod_level, _sizable)
 
 
 def objection(pod: Pod, policy: Policy) -> Hold | None:

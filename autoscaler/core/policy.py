@@ -99,11 +99,15 @@ class ByDirection(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """What keeps sizes from flapping. Ratios are relative to the size in force: 0.05 is 5 %."""
+    """What keeps sizes from flapping. Ratios are relative to the size in force: 0.05 is 5 %.
+
+    `other_writer_hold`: how long a pod is left alone after someone else asked for a size.
+    """
 
     min_change: ByDirection[float] = ByDirection(0.05, 0.10)
     max_step: ByDirection[float] = ByDirection(1.0, 0.30)
     cooldown: ByDirection[timedelta] = ByDirection(timedelta(seconds=30), timedelta(minutes=10))
+    other_writer_hold: timedelta = timedelta(hours=1)
 
 
 class FallbackAction(StrEnum):

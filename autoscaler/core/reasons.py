@@ -109,6 +109,35 @@ class Reason(StrEnum):
     )
     REFUSED = "Refused", "The API server refused the resize.", "The detail is its answer."
 
+    # it is someone else's
+    GATED = (
+        "Gated",
+        "A quota system such as Kueue admits the pod: it would not see that the pod has grown.",
+        "Size it where it is queued.",
+    )
+    CRITICAL_POD = (
+        "CriticalPod",
+        "The pod's priority is that of the system: to make room for it, the kubelet would evict others, whatever their "
+        "disruption budgets say.",
+    )
+    OTHER_AUTOSCALER = (
+        "OtherAutoscaler",
+        "A VerticalPodAutoscaler that is not Off targets the pod's workload.",
+        "Set its updateMode to Off, or exclude the pod from the policy.",
+        _NOTIFY,
+    )
+    OTHER_WRITER = (
+        "OtherWriter",
+        "Someone else asked for a size last: the pod is left to them for stability.otherWriterHold.",
+        "Wait, or exclude the pod from the policy.",
+        _NOTIFY,
+    )
+    LEFT_TO_HPA = (
+        "LeftToHPA",
+        "A HorizontalPodAutoscaler scales on the utilisation of the only resource that would change.",
+        "Leave the resource out of controlledResources, or scale on another metric.",
+    )
+
     # an earlier resize is not over
     RESIZE_PROPOSED = "ResizeProposed", "A resize was accepted by the API server; the kubelet has not answered yet."
     KUBELET_SILENT = (

@@ -18,6 +18,7 @@ from autoscaler.core.plan import Proposal
 from autoscaler.core.policy import Config, ContainerPolicy, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples, Step, Target
+from autoscaler.core.rivals import NO_CLAIMS, Claims
 
 _FLOOR_WINDOW_S = 15 * 60  # the memory floor looks at the working sets of this long
 
@@ -37,7 +38,8 @@ class Sized:
 class _Stability:
     """What keeps one pod's size from flapping, and what it left out, to name the hold if nothing else is left."""
 
-    def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime) -> None:
+    def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime, claims: Claims) -> None:
+        self._claims = claims
         self._rules = policy.stability
         self._oldest_s = quality.oldest(policy.grid, config.max_sample_age)
         self._now = now
@@ -46,9 +48,14 @@ class _Stability:
         self._stale: list[str] = []
         self._small: list[str] = []
         self._cooling: list[datetime] = []
+        self._left: list[str] = []
 
-    def is_stale(self, where: str, recent: Samples, wanted: int, current: int, resource: Resource) -> Step | None:
-        """The step that leaves a resource as it is because its samples are too old."""
+    def leaves(self, where: str, recent: Samples, wanted: int, current: int, resource: Resource) -> Step | None:
+        """The step that leaves a resource as it is because it is an HPA's business, or its samples are too old."""
+        if (words := self._claims.get((where, resource))) is not None:
+            if wanted != current:
+                self._left.append(f"container {where}: {resource}: {words}")
+            return Step(resource, "hpa", wanted, current, words, cap=True)
         age = quality.newest_age(recent, resource, self._now_s)
         if abs(age) <= self._oldest_s:
             return None
@@ -82,6 +89,8 @@ class _Stability:
             return Hold(Reason.STALE_DATA, "; ".join(self._stale))
         if self._small:
             return Hold(Reason.CHANGE_TOO_SMALL, "; ".join(self._small))
+        if self._left:
+            return Hold(Reason.LEFT_TO_HPA, "; ".join(self._left))
         return Hold(Reason.AT_TARGET)
 
 
@@ -92,11 +101,12 @@ def size(
     histories: Mapping[str, History],
     config: Config,
     now: datetime,
+    claims: Claims = NO_CLAIMS,
 ) -> Sized:
-    """Proposals from the targets of the pod's containers (keyed by name)."""
+    """Proposals from the targets of the pod's containers (keyed by name), but for what others have a claim on."""
     wishes: dict[str, Wish] = {}
     trails: dict[str, list[Step]] = {}
-    stability = _Stability(pod, policy, config, now)
+    stability = _Stability(pod, policy, config, now, claims)
     floor_since = int(now.timestamp()) - _FLOOR_WINDOW_S
     for container in pod.containers:
         name, target, entry = container.name, targets.get(container.name), policy.container_policy(container)
@@ -113,7 +123,7 @@ def size(
             if (wanted := bounds.amount_of(resource, value)) is None:
                 hold = Hold(Reason.RECOMMENDER_INVALID, f"container {name}: {resource} target is {shown(value)}")
                 return Sized(_unchanged(pod, trails), hold)
-            if (kept := stability.is_stale(name, recent, wanted, current, resource)) is not None:
+            if (kept := stability.leaves(name, recent, wanted, current, resource)) is not None:
                 trail.append(kept)
                 continue
             wanted, steps = bounds.bound(resource, wanted, current, entry, policy.stability, floor)

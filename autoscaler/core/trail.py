@@ -11,6 +11,7 @@ _BITES = {
     "minChange": _KEEPS,
     "cooldown": _KEEPS,
     "stale": _KEEPS,
+    "hpa": _KEEPS,
     "maxStep": "stops at {after} on the way to {before}",
 }
 

@@ -14,6 +14,7 @@ from autoscaler.core.decide import decide, select
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.model import (
     Ask,
+    Autoscaler,
     ClusterSnapshot,
     Condition,
     Container,
@@ -24,6 +25,7 @@ from autoscaler.core.model import (
     QoSClass,
     Resource,
     Resources,
+    ScaledResource,
 )
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome
 from autoscaler.core.policy import (
@@ -78,6 +80,12 @@ def decided(
     """The decision about one pod on its own."""
     cluster = snapshot(sized, nodes=None if nodes is None else [node(cpu=each) for each in nodes])
     return one(decide(cluster, measurements([sized], measured), settings_ or config(*policies or (policy(GROW),))))
+
+
+def beside(autoscaler: Autoscaler) -> Decision:
+    """The decision about a pod beside an autoscaler of someone else."""
+    cluster = replace(snapshot(pod()), autoscalers=(autoscaler,))
+    return one(decide(cluster, measurements([pod()]), config(policy(GROW))))
 
 
 def resizing(reason: str, kind: str = "PodResizePending") -> Pod:
@@ -153,6 +161,31 @@ CASES = [
         Reason.EXCEEDS_NODE,
         lambda: decided(pod(), nodes=["700m"]),
         "node didn't have enough allocatable resources: cpu, requested: 800, allocatable: 700",
+    ),
+    _reason(Reason.GATED, lambda: decided(pod(gated="scheduling gates a")), "scheduling gates a"),
+    _reason(Reason.CRITICAL_POD, lambda: decided(pod(priority=2_000_000_000)), "priority 2000000000"),
+    _reason(
+        Reason.OTHER_AUTOSCALER,
+        lambda: beside(Autoscaler("VerticalPodAutoscaler", "bridge", "v", "StatefulSet/sim", mode="Auto")),
+        "VerticalPodAutoscaler bridge/v with updateMode Auto targets StatefulSet/sim",
+    ),
+    _reason(
+        Reason.OTHER_WRITER,
+        lambda: decided(pod(asks=(Ask("kubectl", NOW),)), policy(GROW, stability=DEFAULT)),
+        "kubectl asked for a size at 2026-11-29T12:00:00+00:00; left to it until 2026-11-29T13:00:00+00:00",
+    ),
+    _reason(
+        Reason.LEFT_TO_HPA,
+        lambda: beside(
+            Autoscaler(
+                "HorizontalPodAutoscaler",
+                "bridge",
+                "h",
+                "StatefulSet/sim",
+                frozenset({ScaledResource(Resource.CPU)}),
+            )
+        ),
+        "container app: cpu: HorizontalPodAutoscaler bridge/h scales on its utilisation",
     ),
     _reason(
         Reason.RESIZE_PROPOSED,

@@ -154,8 +154,8 @@ async def test_somebody_elses_resize_and_a_dry_run_are_told_as_what_they_are() -
     kept = await _told(sim, 12, _config(Mode.RECOMMEND))
 
     assert _has(kept.lines, r"^08:00:00 a Resize: resized in place in 0\.8 s: app cpu 500m/1 -> 600m/1$")
-    assert _has(kept.lines, r"a held: RecommendOnly: app cpu 600m -> ")
-    assert kept.story.summary()[-1].startswith("  a          RecommendOnly: ")
+    assert _has(kept.lines, r"a held: OtherWriter: kubectl asked for a size at ")
+    assert kept.story.summary()[-1].startswith("  a          OtherWriter: ")
 
 
 async def test_a_refused_ask_is_told_with_the_servers_words() -> None:
