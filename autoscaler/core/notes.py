@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
 
 _STATIC = re.compile(r'(CPU|Memory) Manager policy "[Ss]tatic"')
+_THROTTLED_S = 1.0  # where a 429 does not say how long
 _BY_CAUSE = {
     "NodeCapacity": Reason.EXCEEDS_NODE,
     "LimitRange": Reason.LIMIT_RANGE,
@@ -88,12 +89,14 @@ def learn(
             resource = Resource.CPU if words[1] == "CPU" else Resource.MEMORY
             static[pod.node] = static.get(pod.node, frozenset()) | {resource}
     for decision, outcome in done:
-        if outcome.kind is OutcomeKind.REFUSED and (policy := policies.get(decision.policy or "")) is not None:
-            refusals[decision.pod.uid] = Refusal(
-                decision.pod.node,
-                {p.container.name: p.proposed.requests for p in decision.proposals},
-                _BY_CAUSE.get(outcome.cause, Reason.REFUSED),
-                outcome.detail,
-                now + policy.fallback.retry_after,
-            )
+        if (policy := policies.get(decision.policy or "")) is None:
+            continue
+        if outcome.kind is OutcomeKind.REFUSED:
+            reason, wait = _BY_CAUSE.get(outcome.cause, Reason.REFUSED), policy.fallback.retry_after
+        elif outcome.kind is OutcomeKind.THROTTLED:
+            reason, wait = Reason.THROTTLED, timedelta(seconds=outcome.retry_after_s or _THROTTLED_S)
+        else:
+            continue
+        requests = {p.container.name: p.proposed.requests for p in decision.proposals}
+        refusals[decision.pod.uid] = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait)
     return Notes(MappingProxyType(refusals), MappingProxyType(static))

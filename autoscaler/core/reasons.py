@@ -107,6 +107,7 @@ class Reason(StrEnum):
         "An admission policy or webhook of the cluster denies the resize.",
         "The detail names it.",
     )
+    THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again."
     REFUSED = "Refused", "The API server refused the resize.", "The detail is its answer."
 
     # it is someone else's

@@ -112,6 +112,7 @@ ON_THE_LADDER = {
     Reason.LIMIT_RANGE,
     Reason.RESOURCE_QUOTA,
     Reason.ADMISSION_DENIED,
+    Reason.THROTTLED,
     Reason.REFUSED,
 }
 """Shown in test_ladder.py."""

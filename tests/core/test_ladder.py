@@ -330,5 +330,13 @@ def test_what_is_known_of_a_pod_goes_with_the_pod() -> None:
 def test_passing_troubles_are_not_refusals() -> None:
     settled = pod(container(HAS))
     for kind in OutcomeKind:
-        if kind is not OutcomeKind.REFUSED:
+        if kind not in (OutcomeKind.REFUSED, OutcomeKind.THROTTLED):
             assert not noted(settled, (decided(settled), Outcome(kind))).refusals
+
+
+def test_a_server_that_asks_to_wait_is_not_asked_before() -> None:
+    settled = pod(container(HAS))
+    notes = noted(settled, (decided(settled), Outcome(OutcomeKind.THROTTLED, "slow down", retry_after_s=7)))
+    decision = decided(settled, notes=notes)
+    assert (decision.reason, decision.due_at) == (Reason.THROTTLED, NOW + timedelta(seconds=7))
+    assert asked(decided(settled, notes=notes, at=NOW + timedelta(seconds=7)))

@@ -102,7 +102,7 @@ class KubernetesCluster:
             raise Unavailable(f"{self._connection.server} has not been read yet")
         for watch, task in zip(self._watches, self._tasks, strict=False):
             if task.done():
-                raise Unavailable(f"the watch of {watch.kind.resource} has stopped: {task.exception()!r}")
+                task.result()  # a mistake of ours, which nothing here can mend: raised, so that the process starts anew
             if (silent_s := watch.silent_s()) > self._max_silence_s:
                 raise Unavailable(
                     f"the watch of {watch.kind.resource} has been down for {silent_s:.0f} s, its state is too old to "
@@ -136,25 +136,37 @@ class KubernetesCluster:
             return Outcome(OutcomeKind.FORBIDDEN, str(error), type(error).__name__)
 
     async def _patch(self, pod: Pod, action: Resize) -> Outcome:
+        # a LimitRange gives defaults to fields that are absent, also in a resize, and never takes them back
+        if _has_absent_fields(pod) and not self._server_dry_run:
+            probed = await self._send(pod, action, dry_run=True)
+            if probed.kind is OutcomeKind.ALTERED:
+                return replace(
+                    probed, kind=OutcomeKind.REFUSED, cause="LimitRange", detail=f"not sent: {probed.detail}"
+                )
+            if probed.kind is not OutcomeKind.ACCEPTED:
+                return probed
+        outcome = await self._send(pod, action, dry_run=self._server_dry_run)
+        return await self._look_again(pod, action, outcome) if outcome.kind is OutcomeKind.UNKNOWN else outcome
+
+    async def _send(self, pod: Pod, action: Resize, *, dry_run: bool) -> Outcome:
         answer = await self._connection.request(
             "PATCH",
             f"{_path(action.pod)}/resize",
-            query=[("fieldManager", action.kind), *([("dryRun", "All")] if self._server_dry_run else [])],
+            query=[("fieldManager", action.kind), *([("dryRun", "All")] if dry_run else [])],
             headers=_STRATEGIC_MERGE,
             body=patch_body(action, pod.resource_version),
             within_s=self._act_s,
         )
         if answer.status != 200:
-            outcome = refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
-            return await self._look_again(pod, action, outcome) if outcome.kind is OutcomeKind.UNKNOWN else outcome
+            return refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
         stored = decode_pod(answer.body)
         if stored.value is None:
             raise Unreachable(f"{self._connection.server}: the answer to the resize of {action.pod} is not a pod")
-        if not self._server_dry_run:
+        if not dry_run:
             self._learn(answer.body)
         foreign = differences(pod, action, stored.value)
         if foreign:
-            return Outcome(OutcomeKind.ALTERED, f"admission changed the resize: {'; '.join(foreign)}")
+            return Outcome(OutcomeKind.ALTERED, f"admission changes the resize: {'; '.join(foreign)}")
         return Outcome(OutcomeKind.ACCEPTED)
 
     async def _look_again(self, before: Pod, action: Resize, unknown: Outcome) -> Outcome:
@@ -216,6 +228,15 @@ class KubernetesCluster:
                 break
             workload = above
         return workload
+
+
+def _has_absent_fields(pod: Pod) -> bool:
+    """Whether any container lacks a request or limit that a LimitRange could default."""
+    return any(
+        amounts.cpu is None or amounts.memory is None
+        for container in pod.containers
+        for amounts in (container.spec.requests, container.spec.limits)
+    )
 
 
 def _path(pod: PodRef) -> str:

@@ -116,6 +116,31 @@ async def test_a_server_dry_run_stores_nothing(rig: Rig) -> None:
     assert rig.pod(*ref)["metadata"]["generation"] == pod.generation
 
 
+async def test_fields_that_a_limit_range_would_add_keep_a_resize_from_being_sent(rig: Rig) -> None:
+    """An absent limit stays absent: a LimitRange that came later would give one, for as long as the pod lives."""
+    ref = PodRef(rig.namespace(), "bridge")
+    unlimited = yaml.safe_load(manifest(*ref))
+    del unlimited["spec"]["containers"][0]["resources"]["limits"]
+    rig.apply(yaml.safe_dump(unlimited))
+    async with cluster_of(rig.kubeconfig) as cluster:
+        before = await until(cluster, ref, running)
+        assert (await cluster.perform(to(before, 150, limits=False))).kind is OutcomeKind.ACCEPTED
+        settled = await until(cluster, ref, lambda pod: pod.containers[0].actual == pod.containers[0].spec)
+        limits = {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}}
+        metadata = {"name": "late", "namespace": ref.namespace}
+        rig.apply(
+            yaml.safe_dump(
+                {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [limits]}}
+            )
+        )
+        async with asyncio.timeout(20):
+            while (outcome := await cluster.perform(to(settled, 200, limits=False))).kind is OutcomeKind.ACCEPTED:
+                settled = await until(cluster, ref, lambda pod: pod.containers[0].actual == pod.containers[0].spec)
+        assert (outcome.kind, outcome.cause) == (OutcomeKind.REFUSED, "LimitRange")
+        assert "app.limits.memory" in outcome.detail
+    assert "limits" not in rig.pod(*ref)["spec"]["containers"][0]["resources"]
+
+
 async def test_the_workload_of_a_pod_is_its_topmost_owner(rig: Rig) -> None:
     namespace = rig.namespace()
     template = yaml.safe_load(manifest(namespace, "x"))["spec"]
