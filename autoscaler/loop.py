@@ -15,13 +15,23 @@ from autoscaler.core.model import ClusterSnapshot, PodRef
 from autoscaler.core.notes import Notes, learn
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import Config
-from autoscaler.ports import Clock, Cluster, Done, Journal, Metrics, Turn, Unavailable, Wake, WakeKind
+from autoscaler.ports import Clock, Cluster, Done, Journal, Leadership, Metrics, Turn, Unavailable, Wake, WakeKind
 
 _IN_FLIGHT = 8
 
 
+class Alone:
+    """`ports.Leadership` of the only one there is."""
+
+    def leading(self) -> bool:
+        return True
+
+
+ALONE = Alone()
+
+
 class Loop:
-    """Runs turns until told to stop.
+    """Runs turns until told to stop. Standing by, without `leadership`, it does everything but act.
 
     `config` is asked at the start of each turn, so that a reloaded policy takes effect there and nowhere else.
     `busy_since` is the monotonic time at which the running turn began (None between turns): a turn that never ends
@@ -35,12 +45,14 @@ class Loop:
         clock: Clock,
         journal: Journal,
         config: Callable[[], Config],
+        leadership: Leadership = ALONE,
     ) -> None:
         self._cluster = cluster
         self._metrics = metrics
         self._clock = clock
         self._journal = journal
         self._config = config
+        self._leadership = leadership
         self._stopping = asyncio.Event()
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
@@ -91,17 +103,17 @@ class Loop:
         return turn
 
     async def _turn(self, wake: Wake, started: float) -> Turn:
-        config, number = self._config(), self._turns + 1
+        config, number, leading = self._config(), self._turns + 1, self._leadership.leading()
         try:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
-            return Turn(number, wake, _since(started), unavailable=str(error))
+            return Turn(number, wake, _since(started), unavailable=str(error), leading=leading)
         if wake.kind is WakeKind.TICK:
             self._metrics.follow(select(snapshot, config))
         plan = await self._decide(snapshot, config, self._scope(wake, snapshot))
         done = await self._act(plan)
         self._learn(snapshot, config, done)
-        return Turn(number, wake, _since(started), plan, done)
+        return Turn(number, wake, _since(started), plan, done, leading=leading or bool(done))
 
     def _scope(self, wake: Wake, snapshot: ClusterSnapshot) -> frozenset[PodRef] | None:
         """The pods that a turn decides about; None: all."""
@@ -129,7 +141,7 @@ class Loop:
 
         async def act(decision: Decision) -> Done | None:
             async with slots:
-                if decision.action is None or self._stopping.is_set():
+                if decision.action is None or self._stopping.is_set() or not self._leadership.leading():
                     return None
                 started = time.monotonic()
                 outcome = await self._cluster.perform(decision.action)

@@ -1,4 +1,4 @@
-"""The seams: everything the loop touches besides the core. Fakes and real things stand behind the same four."""
+"""The seams: everything the loop touches besides the core. Fakes and real things stand behind the same five."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ class Clock(Protocol):
         """Sleep until the tick, a change or `until` (the API server's time), whichever comes first."""
 
 
+class Leadership(Protocol):
+    """Which one of several replicas acts."""
+
+    def leading(self) -> bool:
+        """Whether an action may begin now. Cheap: asked right before each one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """A decision that was acted on, what came of it, and how long the call took."""
@@ -74,7 +81,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of the loop. `plan` is None when the cluster could not be observed; `unavailable` then says why."""
+    """One turn of the loop. `plan` is None when the cluster could not be observed; `unavailable` then says why.
+
+    Not `leading`: the plan's actions were left to another replica.
+    """
 
     number: int
     wake: Wake
@@ -82,6 +92,7 @@ class Turn:
     plan: Plan | None = None
     done: tuple[Done, ...] = ()
     unavailable: str = ""
+    leading: bool = True
 
 
 class Journal(Protocol):

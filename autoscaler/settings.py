@@ -85,6 +85,20 @@ def _namespace(value: str) -> str:
     return checked_namespace(value)
 
 
+def _lease_namespace(value: str) -> str:
+    if value == "*":
+        raise ValueError("is one namespace, not all")
+    return checked_namespace(value)
+
+
+def _truth(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError(f"{shown(value)} is not allowed; allowed: true, false")
+
+
 def _interval(value: timedelta) -> timedelta:
     if not timedelta(seconds=1) <= value <= timedelta(hours=1):
         raise ValueError("must be between 1s and 1h")
@@ -114,6 +128,12 @@ class Settings(BaseSettings):
     metrics_address: Annotated[Address, NoDecode, PlainValidator(_address)] = Field(
         Address("127.0.0.1", 8080),
         description="Where /metrics, /healthz and /readyz listen; :8080 for every interface.",
+    )
+    leader_elect: Annotated[bool, BeforeValidator(_truth)] = Field(
+        True, description="Whether `run` acts only while it is the leader of its replicas."
+    )
+    lease_namespace: Annotated[str, AfterValidator(_lease_namespace)] | None = Field(
+        None, description="Namespace of the leader's Lease. Default: the pod's own, else bridge-autoscaler."
     )
 
     @classmethod

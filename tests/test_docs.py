@@ -107,7 +107,7 @@ def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
 def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
     rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
-    defaults = {"interval": "`60s`", "metricsAddress": "`127.0.0.1:8080`"}
+    defaults = {"interval": "`60s`", "metricsAddress": "`127.0.0.1:8080`", "leaderElect": "`true`"}
     assert rows == [
         [f"| `{key}`", f"`{flag_of(field)}`", f"`{variable_of(field)}`", defaults.get(key, "none")]
         for field, key in ((field, to_camel(field)) for field in Settings.model_fields)

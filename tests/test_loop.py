@@ -312,3 +312,33 @@ async def test_a_reloaded_policy_takes_effect_at_the_next_turn() -> None:
 def _reload(stage: Stage) -> Outcome:
     stage.config = config(policy(fixed("800m", None), mode=Mode.OFF))
     return ACCEPTED
+
+
+@dataclass
+class FakeLeadership:
+    """Leads for so many questions."""
+
+    for_questions: int
+
+    def leading(self) -> bool:
+        self.for_questions -= 1
+        return self.for_questions >= 0
+
+
+async def test_standing_by_everything_is_done_but_the_actions() -> None:
+    stage = Stage(many(3))
+    stage.loop = Loop(stage.cluster, stage.metrics, stage.clock, stage.journal, lambda: stage.config, FakeLeadership(0))
+    (turn,) = await stage.run()
+    assert turn.plan is not None
+    assert [decision.reason for decision in turn.plan.decisions] == [Reason.INCREASE] * 3
+    assert (turn.leading, turn.done, stage.cluster.performed) == (False, (), [])
+    assert len(stage.metrics.followed) == 1
+
+
+async def test_leadership_is_asked_for_right_before_each_action() -> None:
+    stage = Stage(many(20))
+    leadership = FakeLeadership(1 + 10)  # once for the turn
+    stage.loop = Loop(stage.cluster, stage.metrics, stage.clock, stage.journal, lambda: stage.config, leadership)
+    (turn,) = await stage.run()
+    assert len(turn.done) == len(stage.cluster.performed) == 10
+    assert turn.leading

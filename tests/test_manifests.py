@@ -68,12 +68,14 @@ def test_the_namespace_admits_the_pod_under_the_restricted_pod_security_standard
     namespace = json.loads(rig.kubectl("get", "namespace", NAMESPACE, "-o=json"))
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     pods = _eventually(lambda: json.loads(rig.kubectl("get", "pods", f"-n={NAMESPACE}", "-o=json"))["items"])
-    assert [pod["spec"]["serviceAccountName"] for pod in pods] == ["bridge-autoscaler"]
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"bridge-autoscaler"}
 
 
-def test_there_are_never_two_controllers(deployed: Deployed) -> None:
+def test_one_controller_stands_by_for_the_other_also_during_a_rollout(deployed: Deployed) -> None:
     spec = deployed.deployment["spec"]
-    assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
+    assert (spec["replicas"], spec["strategy"]["type"]) == (2, "RollingUpdate")
+    (term,) = deployed.pod_spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["labelSelector"] == spec["selector"]
 
 
 def test_its_own_container_is_confined_and_sized(deployed: Deployed) -> None:
@@ -114,14 +116,18 @@ def test_the_controller_runs_as_deployed(rig: Rig, deployed: Deployed, tmp_path:
         metrics = controller.get("/metrics")[1].splitlines()
         turns = next(line for line in metrics if line.startswith('bridge_autoscaler_turns_total{wake="tick"}'))
         assert float(turns.split()[1]) >= 1
+        _eventually(lambda: "bridge_autoscaler_leader 1.0" in controller.get("/metrics")[1].splitlines())
         took, status = controller.terminate()
     assert status == 0, controller.log()
     assert took < deployed.pod_spec["terminationGracePeriodSeconds"]
     asked = [r for r in rig.audit()[seen:] if r["user"]["username"] == USER]
     assert {"pods", "nodes"} <= {r["objectRef"]["resource"] for r in asked}
     refused = [(r["objectRef"]["resource"], r["responseStatus"]["code"]) for r in asked if not _served(r)]
-    assert set(refused) <= {("verticalpodautoscalers", 404)}  # its API is not installed here
-    assert {r["verb"] for r in asked} <= {"list", "watch"}
+    # the first has no API here; a lease is made by whoever finds none
+    assert set(refused) <= {("verticalpodautoscalers", 404), ("leases", 404)}
+    assert {r["verb"] for r in asked if r["objectRef"]["resource"] != "leases"} <= {"list", "watch"}
+    leases = {r["objectRef"]["namespace"] for r in asked if r["objectRef"]["resource"] == "leases"}
+    assert leases == {NAMESPACE}
 
 
 def _served(record: Mapping[str, Any]) -> bool:

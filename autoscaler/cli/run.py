@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from autoscaler.cli.wiring import Parts, Wiring
     from autoscaler.core.policy import Config
     from autoscaler.loop import Loop
-    from autoscaler.ports import Journal
+    from autoscaler.ports import Journal, Leadership
     from autoscaler.settings import Settings
 
 
@@ -32,11 +32,21 @@ if TYPE_CHECKING:
 @flag("--interval", metavar="DURATION", text="Time between two full turns. Default: 60s.")
 @click.option("--once", is_flag=True, help="Measure, take one turn, and exit.")
 @flag("--metrics-address", metavar="HOST:PORT", text="Where /metrics, /healthz, /readyz are. Default: 127.0.0.1:8080.")
+@flag(
+    "--leader-elect",
+    type=bool,
+    is_flag=False,
+    flag_value=True,
+    metavar="BOOL",
+    text="Act only while holding the Lease. Default: true; not with --once.",
+)
+@flag("--lease-namespace", metavar="NAME", text="Namespace of the Lease. Default: the pod's, else bridge-autoscaler.")
 @click.pass_obj
 def run(wiring: Wiring | None, /, once: bool, **flags: Any) -> int:
     """Run the controller: resize pods as the policies say, until SIGTERM.
 
     Policies are in mode Recommend unless they say otherwise: then this changes nothing.
+    Of several that run against one cluster, one acts, and the others stand by.
 
     \b
     Examples:
@@ -120,8 +130,9 @@ class _Controller:
         async with (
             serving(*self._settings.metrics_address, registry, self._unhealthy, self._readiness.unready) as port,
             self._wiring.open(self._settings, watching=True, acting=True) as parts,
+            self._wiring.electing(self._settings, self._on_leader, self._on_election_failure) as leadership,
         ):
-            loop = self._make_loop(parts, registry)
+            loop = self._make_loop(parts, registry, leadership)
             names = [policy.name for policy in parts.config().policies]
             self._logger.info("start", version=__version__, metrics_port=port, policies=names)
 
@@ -133,14 +144,24 @@ class _Controller:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     measuring = tasks.create_task(parts.metrics.run())
+                    contending = tasks.create_task(leadership.run())
                     await loop.run()
                     measuring.cancel()
+                    contending.cancel()
             except ExceptionGroup as group:
                 # nobody is there to start it again with --debug
                 self._logger.error("crash", exc_info=group)
                 raise group.exceptions[0] from None
         self._logger.info("stop", signal=self._signal.name if self._signal else None)
         return self._status()
+
+    def _on_leader(self, leading: bool, detail: str) -> None:
+        self._logger.info("leader", leading=leading, detail=detail)
+        if leading and self._parts is not None:  # else the first turn is still to come
+            self._parts.clock.tick()
+
+    def _on_election_failure(self, detail: str) -> None:
+        self._logger.warning("election", detail=detail)
 
     def _registry(self) -> CollectorRegistry:
         from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -150,18 +171,26 @@ class _Controller:
             collector(registry=registry)
         return registry
 
-    def _make_loop(self, parts: Parts, registry: CollectorRegistry) -> Loop:
+    def _make_loop(self, parts: Parts, registry: CollectorRegistry, leadership: Leadership | None = None) -> Loop:
         from autoscaler.adapters.telemetry.journal import Journals, LogJournal, MetricsJournal
-        from autoscaler.loop import Loop
+        from autoscaler.loop import ALONE, Loop
 
-        metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at)
+        leadership = leadership or ALONE
+        metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at, leadership.leading)
         journals: list[Journal] = [LogJournal(self._logger), metrics, self._readiness]
         if parts.events is not None:
             registry.register(parts.events)
             journals.append(parts.events)
         self._warn(parts)
         self._parts = parts
-        self._loop = Loop(parts.cluster, parts.metrics, parts.clock, Journals(*journals), lambda: self._reloaded(parts))
+        self._loop = Loop(
+            parts.cluster,
+            parts.metrics,
+            parts.clock,
+            Journals(*journals),
+            lambda: self._reloaded(parts),
+            leadership,
+        )
         return self._loop
 
     def _reloaded(self, parts: Parts) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -13,21 +14,26 @@ import click
 from autoscaler.adapters.clock import RealClock
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.credentials import find_credentials
+from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, find_credentials
 from autoscaler.adapters.kubernetes.errors import KubernetesError
+from autoscaler.adapters.kubernetes.lease import Election, own_identity
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.core.history import Measurements
 from autoscaler.core.policy import Config
+from autoscaler.loop import Alone
 from autoscaler.plugins import Catalog, discover
 from autoscaler.policystore import PolicyStore
-from autoscaler.ports import Clock, Cluster, Metrics, Unavailable
+from autoscaler.ports import Clock, Cluster, Leadership, Metrics, Unavailable
 from autoscaler.settings import Settings, load_settings
 from autoscaler.strictyaml import Fault, Refused
 
 if TYPE_CHECKING:
     from autoscaler.adapters.kubernetes.events import EventJournal
     from autoscaler.core.model import Problem
+
+LEASE_NAMESPACE = "bridge-autoscaler"
+"""Where manifests/ puts the controller: a `run` elsewhere meets it there."""
 
 
 class Measuring(Metrics, Protocol):
@@ -45,10 +51,20 @@ class Measuring(Metrics, Protocol):
 
 
 class Stoppable(Clock, Protocol):
-    """A clock that can be told to stop."""
+    """A clock that can be told to stop, and to wake."""
+
+    def tick(self) -> None:
+        """Ask for a full turn at once."""
 
     def stop(self) -> None:
         """From now on every wait ends at once with STOP."""
+
+
+class Contending(Leadership, Protocol):
+    """Leadership that has to be striven for."""
+
+    async def run(self) -> None:
+        """Strive for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,13 @@ class Wiring(Protocol):
         the API server with dryRun=All, which stores nothing.
         """
 
+    def electing(
+        self, settings: Settings, changed: Callable[[bool, str], None], failed: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Contending]:
+        """Who acts. `changed` hears whether this replica does, at the start and at each change, and `failed` why it
+        cannot be told. Given up at the end. Raises what `explained` explains.
+        """
+
 
 def relax_garbage_collection() -> None:
     """Collect cycles less often. What lives here is many small values without cycles, which each collection would walk
@@ -108,8 +131,7 @@ class RealWiring:
         policies.load()
         if settings.prometheus_url is None:
             raise Refused([Fault("--prometheus-url", 0, "", "not given; write it like http://prometheus:9090")])
-        kubeconfig = None if settings.kubeconfig is None else str(settings.kubeconfig)
-        connection = await Connection.open(find_credentials(kubeconfig, settings.context))
+        connection = await Connection.open(_credentials(settings))
         try:
             clock = RealClock(settings.interval, connection.now)
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
@@ -130,6 +152,40 @@ class RealWiring:
                 await cluster.close()
         finally:
             await connection.close()
+
+    @asynccontextmanager
+    async def electing(
+        self, settings: Settings, changed: Callable[[bool, str], None], failed: Callable[[str], None]
+    ) -> AsyncIterator[Contending]:
+        if not settings.leader_elect:
+            yield Unchallenged()
+            return
+        credentials = _credentials(settings)
+        namespace = settings.lease_namespace
+        if namespace is None:
+            namespace = credentials.namespace() if isinstance(credentials, InCluster) else LEASE_NAMESPACE
+        # a connection of its own: a list of 5,000 pods must not delay a renewal
+        connection = await Connection.open(credentials)
+        try:
+            election = Election(connection, namespace, own_identity(), changed=changed, failed=failed)
+            try:
+                await election.start()
+                yield election
+            finally:
+                await election.release()
+        finally:
+            await connection.close()
+
+
+class Unchallenged(Alone):
+    """`Contending` where no other is expected."""
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+def _credentials(settings: Settings) -> Credentials:
+    return find_credentials(None if settings.kubeconfig is None else str(settings.kubeconfig), settings.context)
 
 
 def _events_of(connection: Connection) -> EventJournal:

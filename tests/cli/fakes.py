@@ -94,6 +94,10 @@ class FakeClock:
     def __init__(self, ticks: int = 3) -> None:
         self._left = ticks
         self._stopped = False
+        self.ticked = 0
+
+    def tick(self) -> None:
+        self.ticked += 1
 
     def stop(self) -> None:
         self._stopped = True
@@ -105,12 +109,33 @@ class FakeClock:
 
 
 @dataclass
+class FakeLeadership:
+    """Leads or does not; `run` plays the changes, one every other turn."""
+
+    leads: bool = True
+    changes: list[bool] = field(default_factory=list)
+    changed: Callable[[bool, str], None] = lambda leading, detail: None
+    released: bool = False
+
+    def leading(self) -> bool:
+        return self.leads
+
+    async def run(self) -> None:
+        for leads in self.changes:
+            await asyncio.sleep(0.02)
+            self.leads = leads
+            self.changed(leads, "told to")
+        await asyncio.Event().wait()
+
+
+@dataclass
 class FakeWiring:
     """Real settings and policies; the rest is fake."""
 
     cluster: FakeCluster = field(default_factory=FakeCluster)
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
     clock: FakeClock = field(default_factory=FakeClock)
+    leadership: FakeLeadership = field(default_factory=FakeLeadership)
     failure: Exception | None = None
     opened: list[dict[str, bool]] = field(default_factory=list)
     flags: dict[str, Any] = field(default_factory=dict)
@@ -129,3 +154,12 @@ class FakeWiring:
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
         yield Parts(settings, catalog, policies, self.cluster, self.metrics, self.clock)
+
+    @asynccontextmanager
+    async def electing(
+        self, settings: Settings, changed: Callable[[bool, str], None], failed: Callable[[str], None]
+    ) -> AsyncIterator[FakeLeadership]:
+        self.leadership.changed = changed
+        changed(self.leadership.leads, "told to")
+        yield self.leadership
+        self.leadership.released = True

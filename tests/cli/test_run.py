@@ -15,7 +15,7 @@ import pytest
 from autoscaler import cli
 from autoscaler.core.model import Problem
 from tests.cli.conftest import write_policy
-from tests.cli.fakes import FakeClock, FakeCluster, FakeMetrics, FakeWiring
+from tests.cli.fakes import FakeClock, FakeCluster, FakeLeadership, FakeMetrics, FakeWiring
 from tests.cli.plans import POD
 
 Out = pytest.CaptureFixture[str]
@@ -120,6 +120,43 @@ def test_what_nobody_expects_ends_it_with_a_traceback_in_the_log(policies: Path,
     (crash,) = [json.loads(line) for line in lines if line.startswith("{") and '"crash"' in line]
     assert "test_run.py" in crash["exception"]
     assert "Error: unexpected ZeroDivisionError: a mistake in the program" in lines
+
+
+def test_standing_by_it_decides_and_leaves_acting_to_the_leader(policies: Path, capsys: Out) -> None:
+    wiring = FakeWiring(metrics=FakeMetrics(measured=True), leadership=FakeLeadership(leads=False))
+    assert run(wiring, policies) == 0
+    assert wiring.cluster.performed == []
+    turns = events(capsys, "turn")
+    assert {(line["leading"], line["sentence"]) for line in turns} == {
+        (False, "standing by, the leader is left to resize 1 of 1 pods")
+    }
+    assert wiring.clock.ticked == 0
+    assert wiring.leadership.released
+
+
+def test_becoming_the_leader_asks_for_a_turn_and_each_change_is_logged(policies: Path, capsys: Out) -> None:
+    leadership = FakeLeadership(leads=False, changes=[True, False])
+    wiring = FakeWiring(metrics=FakeMetrics(measured=True), clock=FakeClock(ticks=20), leadership=leadership)
+    assert run(wiring, policies) == 0
+    assert wiring.cluster.performed
+    assert wiring.clock.ticked == 1
+    assert [line["leading"] for line in events(capsys, "leader")] == [False, True, False]
+
+
+def test_once_acts_without_an_election(policies: Path) -> None:
+    wiring = FakeWiring(leadership=FakeLeadership(leads=False))
+    assert run(wiring, policies, "--once") == 0
+    assert [action.pod for action in wiring.cluster.performed] == [POD.ref]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "elects"),
+    [([], True), (["--leader-elect"], True), (["--leader-elect=false"], False), (["--leader-elect=true"], True)],
+)
+def test_the_flag_that_leaves_the_election_out(policies: Path, arguments: list[str], elects: bool) -> None:
+    wiring = FakeWiring(clock=FakeClock(ticks=0))
+    assert run(wiring, policies, *arguments) == 0
+    assert wiring.settings(wiring.flags).leader_elect is elects
 
 
 def test_an_address_that_is_taken_is_named(policies: Path, capsys: Out) -> None:

@@ -71,6 +71,17 @@ class InCluster:
     def source(self) -> str:
         return f"the service account in {self.folder}"
 
+    def namespace(self) -> str:
+        """The namespace of the pod. Raises `BadConfiguration`."""
+        path = self.folder / "namespace"
+        try:
+            name = path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadConfiguration(f"{path}: cannot be read ({_reason(error)}); pass --lease-namespace") from None
+        if not name:
+            raise BadConfiguration(f"{path}: is empty; pass --lease-namespace")
+        return name
+
     async def read(self) -> client.Configuration:
         token, ca = self.folder / "token", self.folder / "ca.crt"
         host, port = self.environ.get("KUBERNETES_SERVICE_HOST"), self.environ.get("KUBERNETES_SERVICE_PORT", "443")

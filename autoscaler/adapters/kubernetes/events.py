@@ -84,7 +84,7 @@ class EventJournal(Collector):
         events = [OUTCOMES[done.outcome.kind](done, at) for done in turn.done if done.outcome.kind in OUTCOMES]
         events += self._new_holds(turn.plan)
         self._forget(turn, at)
-        for event in events:
+        for event in events if turn.leading else ():
             if event.key not in self._said_at:
                 self._said_at[event.key] = at
                 self._put(event)

@@ -38,7 +38,12 @@ class LogJournal:
         self._turn(turn)
 
     def _turn(self, turn: Turn) -> None:
-        facts = {"turn": turn.number, "wake": turn.wake.kind.value, "took_s": round(turn.took.total_seconds(), 3)}
+        facts: dict[str, object] = {
+            "turn": turn.number,
+            "wake": turn.wake.kind.value,
+            "leading": turn.leading,
+            "took_s": round(turn.took.total_seconds(), 3),
+        }
         if turn.plan is None:
             self._logger.warning("turn", sentence=f"nothing is done: {turn.unavailable}", **facts)
             return
@@ -82,8 +87,12 @@ def summary(turn: Turn) -> str:
     accepted = sum(done.outcome.kind is OutcomeKind.ACCEPTED for done in turn.done)
     rest = Tally(decision.reason.value for decision in decisions if decision.action is None)
     failed = Tally(done.outcome.kind.value for done in turn.done if done.outcome.kind is not OutcomeKind.ACCEPTED)
+    head = f"{accepted} of {len(decisions)} pods resized"
+    if not turn.leading:
+        wanted = sum(decision.action is not None for decision in decisions)
+        head = f"standing by, the leader is left to resize {wanted} of {len(decisions)} pods"
     words = [f"{count} {word}" for word, count in sorted(failed.items()) + sorted(rest.items())]
-    return f"{accepted} of {len(decisions)} pods resized" + (f"; {', '.join(words)}" if words else "")
+    return head + (f"; {', '.join(words)}" if words else "")
 
 
 def changes(action: Resize) -> dict[str, dict[str, str]]:
@@ -103,9 +112,15 @@ class MetricsJournal:
     """Counts turns in a registry of its own. Series of closed sets exist from the start, at zero.
 
     `measured_at` says when usage was last measured; the age is NaN until it has been, for missing is never zero.
+    `leading` is asked when metrics are read.
     """
 
-    def __init__(self, registry: CollectorRegistry, measured_at: Callable[[], datetime | None]) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        measured_at: Callable[[], datetime | None],
+        leading: Callable[[], bool] = lambda: True,
+    ) -> None:
         def named(name: str) -> str:
             return f"bridge_autoscaler_{name}"
 
@@ -128,6 +143,7 @@ class MetricsJournal:
         self._age_s = gauge("measurement_age_seconds", "Age of the newest measurement of usage; NaN before the first.")
         self._pods = gauge("pods", "Pods that each policy selects, at the last tick.", "policy")
         self._problems = gauge("problems", "Problems that belong to no single pod, at the last tick.")
+        gauge("leader", "1 while this replica acts, 0 while it stands by.").set_function(leading)
         gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
         self._age_s.set(float("nan"))
         for kind in WakeKind:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+
+from autoscaler.adapters.kubernetes.lease import LEASE
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,12 +26,24 @@ GRANTED: dict[str, set[Rule]] = {
         *(("autoscaling.k8s.io", "verticalpodautoscalers", verb) for verb in READS),
     },
     "events": {("events.k8s.io", "events", "create")},
+    "leader": {("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")},
 }
+
+
+def role_and_binding(capability: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the whole cluster, or of the controller's namespace."""
+    texts = [path.read_text() for path in (ROOT / "rbac" / capability).glob("*role*.yaml")]
+    role, binding = sorted(map(yaml.safe_load, texts), key=lambda found: len(found["kind"]))
+    assert binding["kind"] == f"{role['kind']}Binding"
+    assert {d["metadata"].get("namespace") for d in (role, binding) if d["kind"].startswith("Role")} <= {
+        "bridge-autoscaler"
+    }
+    return role, binding
 
 
 @pytest.mark.parametrize("capability", GRANTED)
 def test_a_role_grants_what_the_adapter_uses_and_nothing_more(capability: str) -> None:
-    role = yaml.safe_load((ROOT / "rbac" / capability / "clusterrole.yaml").read_text())
+    role, _ = role_and_binding(capability)
     granted = {
         (group, resource, verb)
         for rule in role["rules"]
@@ -41,13 +56,17 @@ def test_a_role_grants_what_the_adapter_uses_and_nothing_more(capability: str) -
 
 @pytest.mark.parametrize("capability", GRANTED)
 def test_a_role_is_bound_to_the_controllers_service_account(capability: str) -> None:
-    folder = ROOT / "rbac" / capability
-    role = yaml.safe_load((folder / "clusterrole.yaml").read_text())
-    binding = yaml.safe_load((folder / "clusterrolebinding.yaml").read_text())
+    role, binding = role_and_binding(capability)
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"bridge-autoscaler-{capability}"
     assert [(s["kind"], s["namespace"], s["name"]) for s in binding["subjects"]] == [
         ("ServiceAccount", "bridge-autoscaler", "bridge-autoscaler")
     ]
+
+
+def test_only_the_leaders_lease_can_be_read_and_changed() -> None:
+    role, _ = role_and_binding("leader")
+    names = {verb: rule.get("resourceNames") for rule in role["rules"] for verb in rule["verbs"]}
+    assert names == {"get": [LEASE], "update": [LEASE], "create": None}
 
 
 def test_the_manifests_install_every_capability() -> None:

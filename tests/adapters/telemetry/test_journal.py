@@ -160,3 +160,10 @@ def test_a_policy_that_is_gone_has_no_pods_any_more() -> None:
     assert value(registry, "pods", policy="sim-bridges") == 4
     journal.record(replace(TURN, plan=replace(PLAN, decisions=())))
     assert registry.get_sample_value("bridge_autoscaler_pods", {"policy": "sim-bridges"}) is None
+
+
+@pytest.mark.parametrize("leading", [True, False])
+def test_the_gauge_says_whether_this_replica_acts(leading: bool) -> None:
+    registry = CollectorRegistry()
+    MetricsJournal(registry, lambda: None, lambda: leading)
+    assert registry.get_sample_value("bridge_autoscaler_leader") == leading
