@@ -6,6 +6,7 @@ shipped `percentile`. Prints the median of five rounds, of process time on one c
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Callable
@@ -42,11 +43,12 @@ def _policy(index: int, recommender: Recommender[Any]) -> Policy:
 
 
 def _measured(cluster: ClusterSnapshot, history: Callable[[str], History]) -> Measurements:
+    """Every container has arrays of its own, as in a controller: shared ones would stay in the processor's cache."""
     made = {name: history(name) for name in ("app", "proxy")}
     return Measurements(
         NOW,
         {
-            ContainerRef(each.namespace, each.name, one.name): made[one.name]
+            ContainerRef(each.namespace, each.name, one.name): copy.deepcopy(made[one.name])
             for each in cluster.pods.values()
             for one in each.containers
         },

@@ -193,6 +193,7 @@ class Reason(StrEnum):
         "Check --prometheus-url and the detail.",
         _NOTIFY,
     )
+    NOT_MEASURED_YET = "NotMeasuredYet", "The container was seen a short time ago; its history is being read."
     NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
     STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
     INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."

@@ -208,6 +208,11 @@ CASES = [
         "PodResizePending with reason Gated: words of the kubelet",
     ),
     _reason(
+        Reason.NOT_MEASURED_YET,
+        lambda: decided(pod(), measured=Gap(Reason.NOT_MEASURED_YET, "its history is being read")),
+        "container app: its history is being read",
+    ),
+    _reason(
         Reason.METRICS_UNAVAILABLE,
         lambda: decided(pod(), measured=Gap(Reason.METRICS_UNAVAILABLE, "503 for 5 min")),
         "container app: 503 for 5 min",

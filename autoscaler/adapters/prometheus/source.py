@@ -47,7 +47,7 @@ _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _SOURCE = "Prometheus"
-_NOT_YET = Gap(Reason.METRICS_UNAVAILABLE, "not measured yet")
+_NOT_YET = Gap(Reason.NOT_MEASURED_YET, "its history is being read")
 _NO_DATA = Gap(Reason.NO_DATA, "no samples in Prometheus")
 
 

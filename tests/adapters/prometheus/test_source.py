@@ -94,7 +94,7 @@ def reasons(measurements: Measurements) -> list[str]:
 
 async def test_nothing_is_known_before_the_first_measurement() -> None:
     async with measuring(fake("a"), {ref("a"): POLICY}) as metrics:
-        assert gap(metrics.latest(), ref("a")) == Gap(Reason.METRICS_UNAVAILABLE, "not measured yet")
+        assert gap(metrics.latest(), ref("a")) == Gap(Reason.NOT_MEASURED_YET, "its history is being read")
         assert metrics.latest().measured_at is None
 
 
@@ -194,7 +194,7 @@ async def test_a_change_of_policy_during_a_measurement_discards_its_answer() -> 
 
         server.intercept = reload
         measured = await metrics.measure_once()
-    assert gap(measured, ref("a")).detail == "not measured yet"
+    assert gap(measured, ref("a")).reason is Reason.NOT_MEASURED_YET
 
 
 async def test_policies_with_the_same_grid_share_requests() -> None:
@@ -327,7 +327,7 @@ async def test_back_fills_wait_for_what_is_up_to_date() -> None:
         metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
         measured = await metrics.measure_once(backfill_s=-1)
         assert history(measured, ref("a")).newest_at == END + 60
-        assert gap(measured, ref("b")).detail == "not measured yet"
+        assert gap(measured, ref("b")).reason is Reason.NOT_MEASURED_YET
         assert history(await metrics.measure_once(), ref("b")).newest_at == END + 60
 
 
