@@ -147,8 +147,9 @@ class Loop:
                 outcome = await self._cluster.perform(decision.action)
                 return Done(decision, outcome, _since(started))
 
-        due = [decision for decision in plan.decisions if decision.action is not None]
-        return tuple(done for done in await asyncio.gather(*map(act, due)) if done is not None)
+        async with asyncio.TaskGroup() as tasks:
+            acting = [tasks.create_task(act(decision)) for decision in plan.decisions if decision.action is not None]
+        return tuple(done for task in acting if (done := task.result()) is not None)
 
 
 def _since(started: float) -> timedelta:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit status: 0 after SIGTERM, or after the turn of --once; 130 after SIGINT; 1 if it cannot start. "
+    epilog="Exit status: 0 after SIGTERM, or after the turn of --once; 130 after SIGINT; 1 if it cannot start, or if "
+    "--once could not read the cluster or Prometheus. "
     "A second signal ends it at once."
 )
 @common
@@ -111,6 +112,7 @@ class _Controller:
 
     async def _once(self) -> int:
         from autoscaler.core.decide import select
+        from autoscaler.core.reasons import Reason
         from autoscaler.ports import Wake, WakeKind
 
         async with self._wiring.open(self._settings, watching=True, acting=True) as parts:
@@ -119,9 +121,9 @@ class _Controller:
             loop = self._make_loop(parts, self._registry())
             self._end = loop.stop
             turn = await loop.turn(Wake(WakeKind.TICK))
-        if turn.plan is None:
-            return 1
-        return self._status()
+        # a job that could decide nothing has failed
+        blind = turn.plan is None or any(p.reason == Reason.METRICS_UNAVAILABLE for p in turn.plan.problems)
+        return self._status() or int(blind)
 
     async def _forever(self) -> int:
         from autoscaler.adapters.telemetry.server import serving

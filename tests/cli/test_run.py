@@ -46,7 +46,7 @@ def test_once_measures_takes_one_turn_and_ends(policies: Path, capsys: Out) -> N
 def test_once_with_metrics_that_cannot_be_had_says_so_and_does_nothing(policies: Path, capsys: Out) -> None:
     problem = Problem("prometheus", "MetricsUnavailable", "http://p:9090 cannot be reached")
     wiring = FakeWiring(metrics=FakeMetrics(problem=problem))
-    assert run(wiring, policies, "--once") == 0
+    assert run(wiring, policies, "--once") == 1
     assert wiring.cluster.performed == []
     assert [line["detail"] for line in events(capsys, "problem")] == ["http://p:9090 cannot be reached"]
 

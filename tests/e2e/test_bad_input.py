@@ -172,7 +172,7 @@ def test_a_prometheus_that_answers_nonsense_holds_every_pod(
         assert url in problem["source"] + problem["detail"]
         assert words in problem["detail"]
         once = run(*command(rig, "run", "--once", f"--policies={policies}", prometheus_url=url))
-        assert once.returncode == 0, once.stderr
+        assert once.returncode == 1
         assert "MetricsUnavailable" in once.stderr
 
 

@@ -149,7 +149,7 @@ async def test_new_containers_are_filled_without_the_others() -> None:
         server.requests.clear()
         metrics.follow({ref("a"): POLICY, ref("c"): POLICY})
         assert ref("b") not in metrics.latest().histories
-        assert gap(metrics.latest(), ref("c")).reason is Reason.METRICS_UNAVAILABLE
+        assert gap(metrics.latest(), ref("c")).reason is Reason.NOT_MEASURED_YET
         after = await metrics.measure_once()
         assert len(server.asked("rate")) == 60
         assert all('pod=~"c"' in form["query"] for form in server.ranges)
@@ -175,7 +175,7 @@ async def test_a_reload_keeps_histories_unless_what_they_depend_on_changes() -> 
             replace(POLICY, rate_window=timedelta(minutes=10)),
         ):
             metrics.follow({ref("a"): changed})
-            assert gap(metrics.latest(), ref("a")).reason is Reason.METRICS_UNAVAILABLE
+            assert gap(metrics.latest(), ref("a")).reason is Reason.NOT_MEASURED_YET
             server.requests.clear()
             await metrics.measure_once()
             window = f"[{changed.rate_window.total_seconds():.0f}s]"
