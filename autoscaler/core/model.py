@@ -13,6 +13,8 @@ from autoscaler.core.units import Bytes, Millicores, format_cpu, format_memory
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 
+ANNOTATION_PREFIX = "bridge-autoscaler.dev/"
+
 
 class Resource(StrEnum):
     """The two resources that a running pod can change (KEP-1287)."""
@@ -147,17 +149,22 @@ class PodRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, as far as sizing needs it. `containers` holds init containers first, as the spec orders them."""
+    """A pod, as far as sizing needs it. `containers` holds init containers first, as the spec orders them.
+
+    `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program. `ready`: condition Ready.
+    """
 
     namespace: str
     name: str
     uid: str
     resource_version: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _EMPTY, hash=False)
     workload: str | None = None  # "Kind/name" of the topmost controller
     node: str | None = None
     phase: str = "Running"
     deleting: bool = False
+    ready: bool = True
     static: bool = False
     qos_class: QoSClass = QoSClass.BURSTABLE
     priority: int = 0
@@ -225,6 +232,7 @@ class ClusterSnapshot:
     """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC.
 
     `problems`: objects that could not be read, and are therefore not in it. `autoscalers`: those of others.
+    `server_minor`: 37 for an API server 1.37; None if it is not known.
     """
 
     taken_at: datetime
@@ -232,6 +240,7 @@ class ClusterSnapshot:
     nodes: Mapping[str, Node]
     problems: tuple[Problem, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()
+    server_minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,9 @@ class KubernetesCluster:
             new = self._with_workload(new)
             if old is not None and (kept := replace(old, resource_version=new.resource_version)) == new:
                 return kept
+            # readiness counts in the budgets of other pods, whenever they are decided about
+            if old is not None and replace(kept, ready=new.ready) == new:
+                return new
         if self._changed is not None and self._started and (old is not None or new is not None):
             self._changed(ref)
         return new

@@ -18,6 +18,7 @@ import msgspec
 from autoscaler.adapters.kubernetes import schema
 from autoscaler.core.actions import Resize
 from autoscaler.core.model import (
+    ANNOTATION_PREFIX,
     Ask,
     Autoscaler,
     Condition,
@@ -198,10 +199,12 @@ def _pod(wire: schema.Pod) -> Pod:
         uid=meta.uid,
         resource_version=meta.resource_version,
         labels=_labels(tuple(sorted((meta.labels or {}).items()))),
+        annotations=_labels(tuple(sorted(one for one in (meta.annotations or {}).items() if _is_own(one[0])))),
         workload=_controller(meta),
         node=intern(spec.node_name) or None,
         phase=intern(status.phase),
         deleting=meta.deletion_timestamp is not None,
+        ready=_is_ready(status.conditions),
         static=_MIRROR in (meta.annotations or {}),
         # a BestEffort pod is never given anything, which is what must happen to a class that nobody here knows
         qos_class=_QOS.get(status.qos_class, QoSClass.BEST_EFFORT),
@@ -221,6 +224,14 @@ def _pod(wire: schema.Pod) -> Pod:
     )
 
 
+def _is_own(annotation: str) -> bool:
+    return annotation.startswith(ANNOTATION_PREFIX)
+
+
+def _is_ready(conditions: list[schema.Condition] | None) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in conditions or ())
+
+
 def _gated(meta: schema.Meta, spec: schema.PodSpec) -> str | None:
     if spec.scheduling_gates:
         return f"scheduling gates {', '.join(one.name for one in spec.scheduling_gates)}"
@@ -237,7 +248,7 @@ def _node(wire: schema.Node) -> Node:
     return Node(
         name=intern(wire.metadata.name),
         allocatable=_amounts(wire.status.allocatable),
-        ready=any(one.type == "Ready" and one.status == "True" for one in wire.status.conditions or ()),
+        ready=_is_ready(wire.status.conditions),
         # the server's own check reads the label, and lets a node without one pass
         os=labels.get(_OS) or (info.operating_system if info else "") or "linux",
         declared_features=frozenset(map(intern, wire.status.declared_features or ())),

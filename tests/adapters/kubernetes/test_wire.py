@@ -126,6 +126,19 @@ def test_a_static_pod_is_known_by_its_mirror_annotation() -> None:
     assert decoded(item).static
 
 
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", False), (None, False)])
+def test_readiness_is_read(status: str | None, ready: bool) -> None:
+    item = pod()
+    item["status"]["conditions"] = [] if status is None else [{"type": "Ready", "status": status}]
+    assert decoded(item).ready is ready
+
+
+def test_only_annotations_for_this_program_are_kept() -> None:
+    item = pod()
+    item["metadata"]["annotations"] = {"bridge-autoscaler.dev/acknowledged": "x", "other.example/large": "y" * 1000}
+    assert decoded(item).annotations == {"bridge-autoscaler.dev/acknowledged": "x"}
+
+
 def test_deletion_priority_overhead_and_pod_level_resources_are_read() -> None:
     item = pod()
     item["metadata"]["deletionTimestamp"] = "2026-11-29T10:00:00Z"
