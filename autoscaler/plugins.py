@@ -57,7 +57,9 @@ def discover(found: Iterable[EntryPoint] | None = None) -> Catalog:
         (entry,) = entries.values()
         try:
             usable[name] = _checked(name, entry.load())
-        except (Exception, SystemExit) as error:  # an import runs foreign code: whatever it raises is the plug-in's
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an import runs foreign code: whatever it raises is the plug-in's
             broken[name] = f"{entry.value}: {told(error)}"
     return Catalog(usable, broken)
 

@@ -94,9 +94,10 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         params = document.validated(factory.Parameters, _PARAMETERS, section.parameters)
         needs = params.needs()
         recommender = factory(params)
-    except Refused:
+        hash(recommender.fold_key)  # asked for in each turn: what it raises is found here, not there
+    except (Refused, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # foreign code: it may refuse its parameters in any way it likes
+    except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
         text = f"recommender {section.name} refuses them: {told(error)}"
         raise Refused([document.fault(_PARAMETERS, text)]) from None
     if spec.metrics.lookback < needs:

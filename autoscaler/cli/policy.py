@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -25,10 +27,11 @@ def validate(paths: tuple[Path, ...]) -> None:
 
     Exit status 0: all are valid. 1: at least one is not. Every fault is a line on stderr: file, line, key, remedy.
     """
-    catalog = discover()
-    _report_plugins(catalog)
     try:
-        found = read_policies(paths, catalog)
+        with redirect_stdout(sys.stderr):  # plug-ins may print
+            catalog = discover()
+            _report_plugins(catalog)
+            found = read_policies(paths, catalog)
     except Refused as refused:
         for fault in refused.faults:
             click.echo(f"error: {fault}", err=True)
@@ -43,9 +46,11 @@ def validate(paths: tuple[Path, ...]) -> None:
 @policy.command(short_help="Print the JSON Schema of a policy.")
 def schema() -> None:
     """Print the JSON Schema of a policy, with the parameters of every installed recommender."""
-    catalog = discover()
-    _report_plugins(catalog)
-    click.echo(json.dumps(policy_schema(catalog), indent=2))
+    with redirect_stdout(sys.stderr):  # plug-ins may print, and stdout carries the document only
+        catalog = discover()
+        _report_plugins(catalog)
+        document = policy_schema(catalog)
+    click.echo(json.dumps(document, indent=2))
 
 
 def _report_plugins(catalog: Catalog) -> None:

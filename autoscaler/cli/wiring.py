@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -201,8 +202,12 @@ def _events_of(connection: Connection) -> EventJournal:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors whose text is ready to be shown end the command with that text and exit status 1."""
+    """Errors whose text is ready to be shown end the command with that text and exit status 1.
+
+    What plug-ins print meanwhile goes to stderr: stdout carries the document only.
+    """
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except (Refused, KubernetesError, Unavailable, CannotListen) as error:
         raise click.ClickException(str(error)) from error

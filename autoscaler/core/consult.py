@@ -83,7 +83,9 @@ def _ask(
         started = tick()
         try:
             many = list(recommender.recommend_many(states, [situation for _, _, situation in members]))
-        except (Exception, SystemExit):  # the culprit is found by asking one by one
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # the culprit is found by asking one by one
             many = []
         if len(many) == len(members):
             slow = _slow((tick() - started) / len(members), patience)
@@ -101,7 +103,9 @@ def _ask_one(
     started = tick()
     try:
         answer = recommender.recommend(candidate.histories[container.name].state, situation)
-    except (Exception, SystemExit) as error:  # a plug-in may raise anything; it costs this pod alone
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plug-in may raise anything; it costs this pod alone
         return Hold(Reason.RECOMMENDER_FAILED, f"{recommender.name} raised {told(error)}")
     return _slow(tick() - started, patience) or _checked(answer)
 

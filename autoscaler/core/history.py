@@ -85,29 +85,31 @@ def advance(
     """
     if history is not None:
         samples = samples.after(history.newest_at)
-    samples = _finite(samples)
+    samples = _locked(_finite(samples))
     if not len(samples):
         return history
     if history is None:
         start = _start(recommender)
         history = History(start[0], EMPTY, 0, int(samples.end_at[0]), 0, failure=start[1])
     newest = int(samples.end_at[-1])
-    pending = history.open + samples
+    pending = _locked(history.open + samples)
     closed_until = newest - newest % grid.block
     cut = int(np.searchsorted(pending.end_at, closed_until, side="right"))
     state, failure = history.state, history.failure
-    complete = _finite(blocks(pending[:cut], grid.block))  # a CPU value inside a block is not one of the block
+    complete = _locked(_finite(blocks(pending[:cut], grid.block)))  # a CPU value inside a block is not one of the block
     if len(complete) and not failure:
         try:
             state = recommender.fold(state, complete, grid.block)
-        except (Exception, SystemExit) as error:  # a plug-in may raise anything: it costs its own containers alone
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plug-in may raise anything: it costs its own containers alone
             failure = told(error)
     recent = history.recent + samples if sample_s == grid.step else history.recent
     recent = _compact(recent.after(newest - grid.fine)) if len(recent) else pending[cut:]
     return replace(
         history,
         state=state,
-        recent=recent,
+        recent=_locked(recent),
         folded_until=max(history.folded_until, closed_until),
         newest_at=newest,
         failure=failure,
@@ -117,7 +119,9 @@ def advance(
 def _start(recommender: Recommender[Any]) -> tuple[Any, str]:
     try:
         return recommender.start(), ""
-    except (Exception, SystemExit) as error:  # as above
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as above
         return None, told(error)
 
 
@@ -127,6 +131,13 @@ def _compact(samples: Samples) -> Samples:
     if whole is None or whole.size <= 2 * len(samples):
         return samples
     return Samples(samples.end_at.copy(), samples.cpu.copy(), samples.memory.copy())
+
+
+def _locked(samples: Samples) -> Samples:
+    """The same samples, which a plug-in then cannot change under those that share them."""
+    for values in (samples.end_at, samples.cpu, samples.memory):
+        values.flags.writeable = False
+    return samples
 
 
 def _finite(samples: Samples) -> Samples:

@@ -50,6 +50,13 @@ def test_plan_prints_the_document_alone_on_stdout(policies: Path, capsys: Out) -
     assert wiring.opened == [{"watching": False, "acting": False}]
 
 
+def test_what_a_plugin_prints_goes_to_stderr(policies: Path, capsys: Out) -> None:
+    assert plan(FakeWiring(FakeCluster(observing=lambda: print("noise"))), policies, "-o", "json") == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)["items"]
+    assert "noise\n" in out.err
+
+
 @pytest.mark.parametrize("output", ["table", "json", "yaml", "markdown", "patch"])
 def test_every_format_names_the_pod(policies: Path, capsys: Out, output: str) -> None:
     assert plan(FakeWiring(), policies, "-o", output) == 0

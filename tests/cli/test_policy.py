@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -58,3 +61,16 @@ def test_schema_prints_the_document_alone() -> None:
     result = run("schema")
     assert (result.exit_code, result.stderr) == (0, "")
     assert json.loads(result.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_what_a_plugin_prints_is_not_part_of_the_document(tmp_path: Path) -> None:
+    """A package of its own, found as pip would have left it."""
+    info = tmp_path / "noisy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bridge_autoscaler.recommenders]\nnoisy = noisy:Noisy\n")
+    (tmp_path / "noisy.py").write_text("print('noise')\n")
+    line = [sys.executable, "-m", "autoscaler", "policy", "schema"]
+    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert "BridgePolicy" in json.dumps(json.loads(done.stdout))
+    assert "noise\n" in done.stderr

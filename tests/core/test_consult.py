@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -90,9 +91,11 @@ class Unprintable(Exception):
     ("error", "words"),
     [
         (SystemExit(3), "scripted raised SystemExit: 3"),
+        (CancelledError("late"), "scripted raised CancelledError: late"),
+        (GeneratorExit(), "scripted raised GeneratorExit"),
         (Unprintable(), "scripted raised Unprintable: an unprintable Unprintable"),
     ],
-    ids=["ends the program", "unprintable"],
+    ids=["ends the program", "cancelled", "generator", "unprintable"],
 )
 @pytest.mark.parametrize("recommender", [lambda: Scripted(0.8, None), Batched], ids=["one by one", "at once"])
 def test_one_that_raises_what_nobody_expects(

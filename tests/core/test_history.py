@@ -1,6 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -127,6 +127,29 @@ def test_a_history_is_never_changed() -> None:
     advance(history, minutes(8, 200), Window({}), LONG, sample_s=60)
     assert_same(history.recent, minutes(1, 7))
     assert len(history.state) == 1
+
+
+class WritesInto(Counting):
+    """Changes what it is given; which part, its parameters say."""
+
+    def fold(self, state: Seen, samples: Samples, block_s: int) -> Seen:
+        self.params(samples)[:] = 0
+        return state
+
+
+@pytest.mark.parametrize(
+    "part", [lambda s: s.end_at, lambda s: s.cpu, lambda s: s.memory], ids=["end", "cpu", "memory"]
+)
+@pytest.mark.parametrize("grid", [FINE, LONG], ids=["as they are", "reduced"])
+def test_a_recommender_cannot_change_what_others_see(part: Callable[[Samples], Any], grid: Grid) -> None:
+    samples = minutes(1, 7)
+    history = grown(advance(None, samples, WritesInto(part), grid, sample_s=60))
+    assert history.failure == "ValueError: assignment destination is read-only"
+    for seen in (history.recent, history.open, samples):
+        assert not part(seen).flags.writeable
+    assert_same(samples, minutes(1, 7))
+    later = grown(advance(history, minutes(8, 2), Counting({}), grid, sample_s=60))
+    assert not part(later.recent).flags.writeable
 
 
 def test_old_samples_are_ignored() -> None:

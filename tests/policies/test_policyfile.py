@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import timedelta
 from typing import ClassVar
 
@@ -396,6 +397,25 @@ class Touchy(WindowRecommender):
 
     def recommend(self, state: Samples, situation: Situation) -> Abstain:
         return Abstain("never")
+
+
+class Keyless(Touchy):
+    """A recommender that can be built, and not asked what its states depend on."""
+
+    name: ClassVar[str] = "keyless"
+
+    def __init__(self, params: object) -> None:
+        pass
+
+    @property
+    def fold_key(self) -> Hashable:
+        return [1]  # type: ignore[return-value]
+
+
+def test_a_plugin_whose_key_cannot_be_had_is_a_fault_of_the_policy() -> None:
+    assert faults(SIM + "recommender: {name: keyless}", Catalog({"keyless": Keyless}, {})) == [
+        "p.yaml:6: spec.recommender.parameters: recommender keyless refuses them: TypeError: unhashable type: 'list'"
+    ]
 
 
 def test_a_plugin_that_cannot_be_built_is_a_fault_of_the_policy() -> None:
