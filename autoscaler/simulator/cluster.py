@@ -20,8 +20,10 @@ from types import MappingProxyType
 from autoscaler.core.actions import ContainerResize, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.kubelet import (
+    Answer,
     Verdict,
     admit,
+    allocated,
     allocated_on,
     desired,
     footprint,
@@ -82,6 +84,8 @@ class SimulatedCluster:
         self._usage_step = usage_step
         self._nodes: dict[str, Node] = {}
         self._static_cpu: set[str] = set()
+        self._swap: set[str] = set()
+        self._silent_until: dict[str, datetime] = {}
         self._pods: dict[PodRef, Pod] = {}
         self._templates: dict[PodRef, Pod] = {}
         self._grants: dict[PodRef, _Grant] = {}
@@ -110,10 +114,16 @@ class SimulatedCluster:
 
     # ---- what others do to the cluster
 
-    def add_node(self, node: Node, *, static_cpu: bool = False) -> None:
-        """Add a node or replace one. `static_cpu`: its kubelet runs CPU manager policy static, which no API shows."""
+    def add_node(self, node: Node, *, static_cpu: bool = False, swap: bool = False) -> None:
+        """Add a node or replace one. What no API shows: `static_cpu`: its kubelet runs CPU manager policy static.
+        `swap`: it gives containers swap, so that no memory request can change."""
         self._nodes[node.name] = node
-        (self._static_cpu.add if static_cpu else self._static_cpu.discard)(node.name)
+        for has, nodes in ((static_cpu, self._static_cpu), (swap, self._swap)):
+            (nodes.add if has else nodes.discard)(node.name)
+
+    def silence(self, node: str, until: datetime) -> None:
+        """Until then the node's kubelet answers and applies nothing; then it catches up."""
+        self._silent_until[node] = until
 
     def add_pod(self, pod: Pod, demand: Mapping[str, Demand], *, since: datetime | None = None) -> None:
         """Add a running pod, bound to a node, at the size of its spec. `demand`: by container name.
@@ -136,7 +146,7 @@ class SimulatedCluster:
             return Outcome(OutcomeKind.REFUSED, stored.message, stored.cause)
         if stored != pod:
             self._put(stored)
-            self._later(_DECIDES, partial(self._decide, ref, pod.uid, stored.generation))
+            self._kubelet_later(_DECIDES, ref, partial(self._decide, ref, pod.uid, stored.generation))
         return Outcome(OutcomeKind.ACCEPTED)
 
     def delete_pod(self, ref: PodRef) -> None:
@@ -173,6 +183,16 @@ class SimulatedCluster:
     def _later(self, delay: timedelta, happen: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self._now + delay, next(self._order), happen))
 
+    def _kubelet_later(self, delay: timedelta, ref: PodRef, happen: Callable[[], None]) -> None:
+        def unless_silent() -> None:
+            until = self._silent_until.get(pod.node or "") if (pod := self._pods.get(ref)) is not None else None
+            if until is not None and self._now < until:
+                self._later(until - self._now, unless_silent)
+            else:
+                happen()
+
+        self._later(delay, unless_silent)
+
     def _put(self, pod: Pod, *, at: datetime | None = None) -> None:
         """Store a new version of a pod; what it may use from now on follows from it."""
         if pod == self._pods.get(pod.ref):
@@ -201,16 +221,18 @@ class SimulatedCluster:
         others = allocated_on(other for other in self._pods_on(pod.node) if other.ref != ref)
         static = frozenset({Resource.CPU} if pod.node in self._static_cpu else ())
         answer = admit(pod, self._nodes[pod.node], others, static)
+        if pod.node in self._swap and footprint(pod, desired).memory != footprint(pod, allocated).memory:
+            answer = Answer(Verdict.INFEASIBLE, "In-place resize of containers with swap is not supported.")
         if answer.verdict is not Verdict.ACCEPTED:
             self._put(self._with_condition(pod, PENDING, generation, answer.verdict, answer.message))
             if retry_after is not None and answer.verdict is Verdict.DEFERRED:
-                self._later(retry_after, partial(self._retry, ref, uid, generation))
+                self._kubelet_later(retry_after, ref, partial(self._retry, ref, uid, generation))
             return
         containers = tuple(replace(container, allocated=container.spec.requests) for container in pod.containers)
         accepted = _without_condition(replace(pod, containers=containers), PENDING)
         self._grants[ref] = _Grant(uid, generation, {c.name: c.spec for c in pod.containers})
         self._put(self._with_condition(accepted, IN_PROGRESS, generation))
-        self._later(_APPLIES, partial(self._apply, ref, uid, generation))
+        self._kubelet_later(_APPLIES, ref, partial(self._apply, ref, uid, generation))
 
     def _retry(self, ref: PodRef, uid: str, generation: int) -> None:
         pod = self._pod(ref, uid)
@@ -227,7 +249,7 @@ class SimulatedCluster:
             if not first:
                 self._put(self._with_condition(pod, IN_PROGRESS, generation, "Error", error))
             delay = _REPORTS_ERROR if first else _RETRIES_ERROR
-            self._later(delay, partial(self._apply, ref, uid, generation, False))
+            self._kubelet_later(delay, ref, partial(self._apply, ref, uid, generation, False))
             return
         running = {container.name for container in pod.containers if container.running}
         restarting = running.intersection(restarts(pod, granted))
@@ -239,6 +261,8 @@ class SimulatedCluster:
         self._room_appeared(pod.node)
 
     def _room_appeared(self, node: str | None) -> None:
+        if self._now < self._silent_until.get(node or "", self._now):
+            return
         pending = [
             (pod, ask.at) for pod in self._pods_on(node or "") if _deferred(pod) and (ask := pod.newest_ask) is not None
         ]
