@@ -177,6 +177,7 @@ def test_usage_rises_and_falls_and_the_pods_follow_in_place(rig: Rig, tmp_path: 
         now = sizes(bridges.pod(name))
         shown = proposed(items[f"{name}-0"])
         assert {c: by_value(r) for c, r in now.items()} == {c: by_value(r) for c, r in shown.items()}
+        assert items[f"{name}-0"]["reason"] in told(rig, bridges.pod(name))
 
     with Controller(
         rig, policies, tmp_path / "run.log", "--interval=3s", "--metrics-address=127.0.0.1:0"
@@ -200,7 +201,8 @@ def test_usage_rises_and_falls_and_the_pods_follow_in_place(rig: Rig, tmp_path: 
         managers = [f["manager"] for f in pod["metadata"]["managedFields"] if f.get("subresource") == "resize"]
         assert managers == ["bridge-autoscaler"]
         assert "Increase" in told(rig, pod)
-    assert written(rig) == {("patch", "pods", "resize"), ("create", "events", "")}
+    leases = {("create", "leases", ""), ("update", "leases", "")}
+    assert written(rig) == {("patch", "pods", "resize"), ("create", "events", ""), *leases}
 
 
 def grown(bridges: Bridges, name: str) -> bool:
