@@ -34,8 +34,8 @@ class Loop:
     """Runs turns until told to stop. Standing by, without `leadership`, it does everything but act.
 
     `config` is asked at the start of each turn, so that a reloaded policy takes effect there and nowhere else.
-    `busy_since` is the monotonic time at which the running turn began (None between turns): a turn that never ends
-    shows there.
+    `busy_since` is the monotonic time at which the running turn began or last got an action done (None between turns):
+    what never ends shows there, and many slow answers of the API server do not.
     """
 
     def __init__(
@@ -103,7 +103,9 @@ class Loop:
         return turn
 
     async def _turn(self, wake: Wake, started: float) -> Turn:
-        config, number, leading = self._config(), self._turns + 1, self._leadership.leading()
+        # in a thread: many policies take long to read, and a plug-in's constructor may do anything
+        config = await asyncio.to_thread(self._config)
+        number, leading = self._turns + 1, self._leadership.leading()
         try:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
@@ -145,6 +147,7 @@ class Loop:
                     return None
                 started = time.monotonic()
                 outcome = await self._cluster.perform(decision.action)
+                self.busy_since = time.monotonic()
                 return Done(decision, outcome, _since(started))
 
         async with asyncio.TaskGroup() as tasks:

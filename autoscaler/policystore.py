@@ -76,16 +76,16 @@ class PolicyStore:
 
     def reload_if_changed(self) -> Reload | None:
         """Read again; None if no file has changed since the last reading. Never raises for what users write."""
+        digest, before = b"", self._loaded
         try:
             files = read_files(self._paths)
             digest = _digest(files)
             if digest == self._digest:
                 return None
-            before = self._loaded
             self._accept(_checked(files, self._catalog), files)
         except Refused as refused:
             known, self.faults = self.faults, refused.faults
-            self._digest = b""  # so that good files are noticed, whatever they were before
+            self._digest = digest  # a bad file is not parsed again in each turn either
             return None if known == refused.faults else Reload(faults=refused.faults)
         after = self._loaded
         return Reload(
@@ -164,20 +164,26 @@ def read_files(paths: Sequence[Path]) -> list[File]:
     faults = [] if paths else [Fault("--policies", 0, "", "no policies given; name a file or a folder")]
     files: dict[Path, File] = {}
     for path in paths:
-        if path.is_dir():
-            found = _read_folder(path)
-            if not found:
-                faults.append(Fault(str(path), 0, "", f"this folder has no *.yaml or *.yml file; put a {KIND} there"))
-        elif path.exists():
-            found = [_read(path, str(path))]
-        else:
-            found = []
+        found = _files_of(path)
+        if found is None:
             faults.append(Fault(str(path), 0, "", "no such file or folder"))
-        for file in found:
+        elif not found:
+            faults.append(Fault(str(path), 0, "", f"this folder has no *.yaml or *.yml file; put a {KIND} there"))
+        for file in found or ():
             files.setdefault(Path(file.name).absolute(), file)  # a file may be named twice
     if faults:
         raise Refused(faults)
     return list(files.values())
+
+
+def _files_of(path: Path) -> list[File] | None:
+    """The file, or those of the folder; None if there is neither."""
+    try:
+        if path.is_dir():
+            return _read_folder(path)
+        return [_read(path, str(path))] if path.exists() else None
+    except OSError as error:  # whether it exists cannot be told either
+        return [File(str(path), failure=_why(error))]
 
 
 def _read_folder(folder: Path) -> list[File]:

@@ -280,6 +280,49 @@ async def test_a_running_turn_shows_since_when() -> None:
     assert stage.loop.busy_since is None
 
 
+async def test_a_turn_of_many_slow_actions_is_not_stuck() -> None:
+    stage = Stage(many(9))
+    answers: list[asyncio.Future[None]] = []
+
+    def busy() -> asyncio.Future[None]:
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
+
+    stage.cluster.busy = busy
+    running = asyncio.create_task(stage.loop.run())
+    while len(answers) < 8:
+        await asyncio.sleep(0.001)
+    began_at = stage.loop.busy_since
+    assert began_at is not None
+    answers[0].set_result(None)
+    while len(answers) < 9:
+        await asyncio.sleep(0.001)
+    assert stage.loop.busy_since is not None
+    assert stage.loop.busy_since > began_at
+    for answer in answers[1:]:
+        answer.set_result(None)
+    await running
+
+
+async def test_the_event_loop_goes_on_while_policies_are_read() -> None:
+    stage = Stage(many(1))
+    loop = asyncio.get_running_loop()
+    reading, enough = asyncio.Event(), asyncio.Event()
+
+    def read() -> Config:
+        loop.call_soon_threadsafe(reading.set)
+        asyncio.run_coroutine_threadsafe(enough.wait(), loop).result()
+        return stage.config
+
+    stage.loop = Loop(stage.cluster, stage.metrics, stage.clock, stage.journal, read)
+    running = asyncio.create_task(stage.loop.run())
+    await reading.wait()
+    assert stage.loop.busy_since is not None
+    enough.set()
+    await running
+    assert len(stage.cluster.performed) == 1
+
+
 async def test_the_event_loop_goes_on_while_a_recommender_thinks() -> None:
     thinking, enough = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()

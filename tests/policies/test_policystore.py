@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.plugins import Catalog
 from autoscaler.policystore import PolicySet, PolicyStore, Reload, read_policies
+from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.strictyaml import Refused
 from tests.policies.documents import CATALOG, policy_text
 
@@ -73,6 +75,8 @@ def test_other_entries_of_a_folder_are_left_out(tmp_path: Path) -> None:
 def test_nothing_to_read(tmp_path: Path) -> None:
     assert refusal(tmp_path) == [f"{tmp_path}: this folder has no *.yaml or *.yml file; put a BridgePolicy there"]
     assert refusal(tmp_path / "no") == [f"{tmp_path}/no: no such file or folder"]
+    long = tmp_path / ("x" * 300)
+    assert refusal(long) == [f"{long}: cannot be read: File name too long"]
     assert refusal() == ["--policies: no policies given; name a file or a folder"]
     (tmp_path / "a.yaml").write_text("# nothing\n")
     assert refusal(tmp_path) == [f"{tmp_path}/a.yaml: is empty; expected a BridgePolicy"]
@@ -140,6 +144,10 @@ def test_a_bad_file_is_said_once_and_the_last_good_set_stays(mount: Mount) -> No
     assert store.reload_if_changed() is None
     assert store.faults == said.faults
 
+    mount.publish(a=policy_text(), b="kind: Nonsense # and more of it")
+    assert store.reload_if_changed() is None
+    assert store.faults == said.faults
+
     mount.publish(a=policy_text())
     assert store.reload_if_changed() == Reload()
     assert store.faults == ()
@@ -156,3 +164,24 @@ def test_a_folder_that_vanishes_is_a_bad_file_too(tmp_path: Path) -> None:
     assert said is not None
     assert [str(fault) for fault in said.faults] == [f"{file}: no such file or folder"]
     assert names(store.current) == ["bridges"]
+
+
+def test_a_bad_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    """Many policies take long to read, and a file that is bad now is bad in a while, too."""
+    built = []
+
+    class Counted(Percentile):
+        def __init__(self, params: PercentileParameters) -> None:
+            built.append(params)
+            super().__init__(params)
+
+    good, bad = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    good.write_text(policy_text())
+    store = PolicyStore([tmp_path], Catalog({"percentile": Counted}, {}))
+    store.load()
+    bad.write_text("kind: Nonsense")
+    assert store.reload_if_changed() is not None
+    assert [store.reload_if_changed() for _ in range(3)] == [None] * 3
+    assert len(built) == 2
+    bad.unlink()
+    assert store.reload_if_changed() == Reload()
