@@ -55,8 +55,12 @@ class Controller:
         """The log so far."""
         return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send any signal."""
+        self._process.send_signal(number)
+
     def stop(self) -> int:
-        """The exit status after SIGTERM."""
+        """The exit status after SIGTERM; of one that was ended before, its own."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

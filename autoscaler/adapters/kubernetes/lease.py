@@ -111,8 +111,9 @@ class Election:
     async def run(self) -> None:
         """Renew the lease or try to get it, for ever."""
         while True:
-            left_s = self._leads_until_s - self._monotonic()
-            await asyncio.sleep(min(self._timing.retry_s, left_s) if left_s > 0 else self._timing.retry_s)
+            now_s = self._monotonic()
+            ends = [end_s - now_s for end_s in (self._leads_until_s, self._free_at_s) if end_s > now_s]
+            await asyncio.sleep(min([self._timing.retry_s, *ends]))
             self._tell()
             try:
                 await self._contend()
@@ -239,14 +240,17 @@ class Election:
         if leading is self._told:
             return
         self._told = leading
-        holder = self._holder()
+        self._changed(leading, self._why(leading))
+
+    def _why(self, leading: bool) -> str:
+        lease, holder = f"the Lease {self._namespace}/{LEASE}", self._holder()
         if leading:
-            detail = f"holds the Lease {self._namespace}/{LEASE}"
-        elif holder not in ("", self._identity):
-            detail = f"{holder} holds the Lease {self._namespace}/{LEASE}"
-        else:
-            detail = f"the Lease {self._namespace}/{LEASE} was not to be had: {self._failure or 'another was faster'}"
-        self._changed(leading, detail)
+            return f"holds {lease}"
+        if holder not in ("", self._identity):
+            return f"{holder} holds {lease}"
+        lapsed = f"{lease} was not renewed for {self._timing.renew_s:g} s"
+        reason = lapsed if holder else f"{lease} could not be taken"
+        return f"{reason}: {self._failure}" if self._failure else reason
 
 
 def _micro_time(moment: datetime) -> str:

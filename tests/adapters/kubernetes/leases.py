@@ -57,6 +57,7 @@ class LeaseServer:
     def __init__(self) -> None:
         self.lease: Json | None = None
         self.version = 0
+        self.hanging = False  # over HTTP
         self.stored: list[Json] = []  # specs, as they were stored
 
     @property
@@ -99,6 +100,8 @@ class LeaseServer:
 
         async def handle(request: web.Request) -> web.Response:
             text = await request.text()
+            while self.hanging:
+                await asyncio.sleep(0.01)
             status, body = self.answer(request.method, request.path, json.loads(text) if text else None)
             return web.json_response(body, status=status)
 

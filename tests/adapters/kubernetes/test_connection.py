@@ -112,6 +112,17 @@ async def test_in_cluster_what_is_missing_is_named(missing: str, tmp_path: Path)
         await InCluster(environ, tmp_path).read()
 
 
+def test_in_cluster_the_namespace_is_the_pods_own(tmp_path: Path) -> None:
+    account = InCluster({}, tmp_path)
+    with pytest.raises(BadConfiguration, match=r"namespace: cannot be read .*--lease-namespace"):
+        account.namespace()
+    (tmp_path / "namespace").write_text("\n")
+    with pytest.raises(BadConfiguration, match="is empty; pass --lease-namespace"):
+        account.namespace()
+    (tmp_path / "namespace").write_text("control\n")
+    assert account.namespace() == "control"
+
+
 async def test_in_cluster_addresses_may_be_ipv6(tmp_path: Path) -> None:
     for name in ("token", "ca.crt"):
         (tmp_path / name).write_text("x")

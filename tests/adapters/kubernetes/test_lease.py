@@ -7,14 +7,19 @@ import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoscaler.adapters.kubernetes.connection import Connection
+from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.adapters.kubernetes.errors import BadConfiguration, PermissionMissing
-from autoscaler.adapters.kubernetes.lease import Election, own_identity
+from autoscaler.adapters.kubernetes.lease import Election, LeaseTiming, own_identity
+from tests.adapters.kubernetes.conftest import write_kubeconfig
 from tests.adapters.kubernetes.leases import NAMESPACE, LeaseServer, Line, in_virtual_time
 
 FOREIGN = {
@@ -142,7 +147,7 @@ def test_anothers_lease_is_over_when_it_has_not_changed_for_as_long_as_it_lasts(
             leases.put_in(**{**FOREIGN, "leaseDurationSeconds": lasts_s, "renewTime": "2020-01-01T00:00:00.000000Z"})
             await until(8 + lasts_s - 0.1)  # the change was seen at 8
             assert leases.holder == "other"
-            await until(8 + lasts_s + 2)
+            await until(8 + lasts_s + 0.1)  # to the moment, not to the next retry
             assert one.leading
         assert leases.holder == "a"
         assert one.changes[0] == (0, False)
@@ -229,6 +234,7 @@ def test_renewals_that_fail_end_the_leadership_before_anyone_may_take_over(end: 
                 await until(21.1)
                 assert two.leading
         assert one.changes == [(0, True), (14, False)]
+        assert one.details[-1].startswith("the Lease bridge-autoscaler/bridge-autoscaler was not renewed for 10 s: ")
         assert len(one.failures) == 1
 
     in_virtual_time(story)
@@ -391,6 +397,51 @@ def test_no_two_processes_are_the_same() -> None:
     one, two = own_identity(), own_identity()
     assert one != two
     assert re.fullmatch(r".+_[0-9a-f]{16}", one)
+
+
+@asynccontextmanager
+async def serving(leases: LeaseServer) -> AsyncIterator[str]:
+    app = web.Application()
+    app.add_routes(leases.routes())
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_over_a_real_connection_it_leads_renews_loses_and_releases(tmp_path: Path) -> None:
+    leases, changes = LeaseServer(), asyncio.Queue[bool]()
+    timing = LeaseTiming(lease_s=1, renew_s=0.4, retry_s=0.05)
+    async with serving(leases) as url:
+        connection = await Connection.open(Kubeconfig((write_kubeconfig(tmp_path, url),)))
+        failures: list[str] = []
+        election = Election(
+            connection,
+            NAMESPACE,
+            "a",
+            changed=lambda leading, _: changes.put_nowait(leading),
+            failed=failures.append,
+            timing=timing,
+        )
+        await election.start()
+        running = asyncio.create_task(election.run())
+        assert await changes.get()
+        before = leases.version
+        while leases.version < before + 3:
+            await asyncio.sleep(0.01)
+        assert election.leading()
+        leases.hanging = True
+        assert not await changes.get()
+        assert failures == [f"{url} did not answer within 0.2 s"]
+        leases.hanging = False
+        assert await changes.get()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await election.release()
+        assert (leases.holder, election.leading()) == ("", False)
+        await connection.close()
 
 
 _SECONDS = st.sampled_from([0.0, 0.0, 0.1, 1.0, 3.0, 4.9, 6.0, 9.9, 14.0, 20.0]) | st.floats(0, 25)
