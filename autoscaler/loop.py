@@ -151,7 +151,7 @@ class Loop:
                 return Done(decision, outcome, _since(started))
 
         async with asyncio.TaskGroup() as tasks:
-            acting = [tasks.create_task(act(decision)) for decision in plan.decisions if decision.action is not None]
+            acting = [tasks.create_task(act(decision)) for decision in plan.acting]
         return tuple(done for task in acting if (done := task.result()) is not None)
 
 

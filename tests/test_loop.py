@@ -17,7 +17,7 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Situation, Target
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Unavailable, Wake, WakeKind
-from tests.build import FREE, NOW, Fixed, config, fixed, measurements, pod, policy, snapshot
+from tests.build import FREE, NOW, Fixed, config, fixed, measurements, node, pod, policy, snapshot
 
 ACCEPTED = Outcome(OutcomeKind.ACCEPTED)
 TICK, STOP = Wake(WakeKind.TICK), Wake(WakeKind.STOP)
@@ -103,7 +103,7 @@ class Stage:
         settings: Config | None = None,
     ) -> None:
         pods = list(pods)
-        self.cluster = FakeCluster(list(shows) or [snapshot(*pods)])
+        self.cluster = FakeCluster(list(shows) or [snapshot(*pods, nodes=[node(cpu="64")])])
         self.metrics = FakeMetrics(measurements(pods))
         self.clock = FakeClock(list(wakes))
         self.journal = FakeJournal()

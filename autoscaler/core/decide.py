@@ -9,24 +9,37 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from autoscaler.core import kubelet, quality
 from autoscaler.core.actions import AskKind, Resize
+from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.guards import Hold, objection
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.ladder import Rung, climb
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources
 from autoscaler.core.notes import Notes
+from autoscaler.core.order import precedence
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Config, Mode, Policy
 from autoscaler.core.reasons import Reason
+from autoscaler.core.resize import Phase, PhaseReport, phase_of
+from autoscaler.core.restarts import unexplained
 from autoscaler.core.rivals import Rivals
 from autoscaler.core.rooms import Rooms
 from autoscaler.core.sizing import Sized, size, unchanged
 
 _NO_NOTES = Notes()
 _FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class _Unfinished(NamedTuple):
+    """A pod whose resize is not over."""
+
+    pod: Pod
+    policy: Policy
+    report: PhaseReport
 
 
 def policies_of(pod: Pod, config: Config) -> list[Policy]:
@@ -64,6 +77,8 @@ def decide(
     """
     decisions: list[Decision] = []
     rooms, rivals = Rooms(snapshot), Rivals(snapshot)
+    ledger = Ledger(snapshot, rooms, config.budgets)
+    unfinished: list[_Unfinished] = []
     candidates: list[Candidate] = []
     matched: set[str] = set()
     for ref in sorted(snapshot.pods if scope is None else scope & snapshot.pods.keys()):
@@ -80,13 +95,23 @@ def decide(
         if (hold := objection(pod, policy) or rivals.objection(pod, policy)) is not None:
             decisions.append(_held(pod, policy, hold))
             continue
-        rung = climb(pod, policy, snapshot.nodes.get(pod.node or ""), rooms, config, snapshot.taken_at)
-        if rung is not None:
-            decisions.append(_on_rung(pod, policy, rung, rooms))
+        if (report := phase_of(pod)).phase is not Phase.SETTLED:
+            unfinished.append(_Unfinished(pod, policy, report))
+            continue
+        if (hold := unexplained(pod, policy)) is not None:
+            decisions.append(_held(pod, policy, hold))
             continue
         candidates.append(_measured(Candidate(pod, policy, rivals.claims(pod)), snapshot, measurements, config))
     consult(candidates, snapshot, config, tick)
-    decisions += (_decision(candidate, snapshot, config, rooms, notes) for candidate in candidates)
+    # room and budgets are given in this order
+    undecided: list[_Unfinished | Candidate] = [*unfinished, *candidates]
+    for one in sorted(undecided, key=lambda one: precedence(one.pod)):
+        if isinstance(one, Candidate):
+            decisions.append(_decision(one, snapshot, config, rooms, ledger, notes))
+        else:
+            node = snapshot.nodes.get(one.pod.node or "")
+            rung = climb(one.pod, one.report, one.policy, node, rooms, config, snapshot.taken_at)
+            decisions.append(_on_rung(one.pod, one.policy, rung, rooms))
     decisions.sort(key=lambda decision: decision.pod.ref)
     unmatched = [] if scope is not None else [p for p in config.policies if p.name not in matched]
     problems = (*snapshot.problems, *measurements.problems, *(_matches_nothing(policy) for policy in unmatched))
@@ -138,7 +163,9 @@ def _on_rung(pod: Pod, policy: Policy, rung: Hold | Rung, rooms: Rooms) -> Decis
     )
 
 
-def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, rooms: Rooms, notes: Notes) -> Decision:
+def _decision(
+    candidate: Candidate, snapshot: ClusterSnapshot, config: Config, rooms: Rooms, ledger: Ledger, notes: Notes
+) -> Decision:
     pod, policy, now = candidate.pod, candidate.policy, snapshot.taken_at
     if candidate.hold is not None:
         return _held(pod, policy, candidate.hold)
@@ -155,8 +182,8 @@ def _decision(candidate: Candidate, snapshot: ClusterSnapshot, config: Config, r
     action: Resize | None = resize_of(pod, sized.proposals)
     if policy.mode is Mode.RECOMMEND:
         reason, action = Reason.RECOMMEND_ONLY, None
-    elif prediction.outcome is not PredictedOutcome.DEFERRED:
-        rooms.grant(pod, proposed)
+    elif (hold := ledger.spend(pod, sized.resources, prediction)) is not None:
+        return replace(_held(pod, policy, hold, sized.proposals), prediction=prediction)
     return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
 
 

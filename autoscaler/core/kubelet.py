@@ -25,7 +25,7 @@ from autoscaler.core.model import (
 from autoscaler.core.plan import PredictedOutcome, Prediction
 from autoscaler.core.units import Bytes, Millicores
 
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _MANAGER = {Resource.CPU: "CPU Manager", Resource.MEMORY: "Memory Manager"}
 _STATIC_MANAGER = 'Resize is infeasible for Guaranteed Pods alongside {} policy "static"'
 
@@ -102,7 +102,7 @@ def proposed_footprint(pod: Pod, proposed: Mapping[str, Resources]) -> ResourceL
 
 def holds_room(pod: Pod) -> bool:
     """Whether a pod takes room on its node at all: it is bound and has not finished."""
-    return pod.node is not None and pod.phase not in _FINISHED_PHASES
+    return pod.node is not None and pod.phase not in FINISHED_PHASES
 
 
 def allocated_on(pods: Iterable[Pod]) -> ResourceList:
@@ -184,10 +184,11 @@ def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
 
 def restarts(before: Pod, after: Pod) -> tuple[str, ...]:
     """Names of the containers that a resize restarts by their resizePolicy."""
-    return _restarts(before, {container.name: container.spec for container in after.containers})
+    return restarted_by(before, {container.name: container.spec for container in after.containers})
 
 
-def _restarts(pod: Pod, specs: Mapping[str, Resources]) -> tuple[str, ...]:
+def restarted_by(pod: Pod, specs: Mapping[str, Resources]) -> tuple[str, ...]:
+    """Names of the containers that these resources, and the pod's spec for the others, restart by resizePolicy."""
     return tuple(
         c.name
         for c in pod.containers
@@ -261,6 +262,6 @@ def predict(
     if answer.verdict is Verdict.DEFERRED and answer.resource is not None:
         short = answer.resource.quantity(answer.missing)
         return Prediction(PredictedOutcome.DEFERRED, f"short of {short} {answer.resource}. {answer.message}")
-    if restarting := _restarts(pod, proposed):
+    if restarting := restarted_by(pod, proposed):
         return Prediction(PredictedOutcome.RESTART, f"resizePolicy restarts {', '.join(restarting)}")
     return Prediction(PredictedOutcome.IN_PLACE)

@@ -20,7 +20,8 @@ from autoscaler.core.plan import PredictedOutcome, Proposal
 from autoscaler.core.policy import Config, Fallback, FallbackAction, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
-from autoscaler.core.resize import Phase, PhaseReport, phase_of
+from autoscaler.core.resize import Phase, PhaseReport
+from autoscaler.core.restarts import unexplained
 from autoscaler.core.rooms import Rooms
 
 
@@ -57,12 +58,9 @@ def _patience(phase: Phase, fallback: Fallback, config: Config) -> _Patience:
 
 
 def climb(
-    pod: Pod, policy: Policy, node: Node | None, rooms: Rooms, config: Config, now: datetime
-) -> Hold | Rung | None:
-    """What an unfinished resize calls for now; None when the pod is settled and free to be sized."""
-    report = phase_of(pod)
-    if report.phase is Phase.SETTLED:
-        return None
+    pod: Pod, report: PhaseReport, policy: Policy, node: Node | None, rooms: Rooms, config: Config, now: datetime
+) -> Hold | Rung:
+    """What a resize that is not over, and stands as reported, calls for now."""
     rule = _patience(report.phase, policy.fallback, config)
     if rule.patience is None or report.since is None:
         return Hold(rule.waiting, report.detail)
@@ -70,7 +68,7 @@ def climb(
     if now >= due_at:
         return _overdue(pod, policy, report, rule, now - report.since)
     words = f"{report.detail}; deadline {due_at.isoformat(timespec='seconds')}"
-    if report.phase is not Phase.DEFERRED or not policy.fallback.fit:
+    if report.phase is not Phase.DEFERRED or not policy.fallback.fit or unexplained(pod, policy) is not None:
         return Hold(rule.waiting, words, due_at)
     halfway_at = report.since + rule.patience / 2
     if now < halfway_at:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from autoscaler.core.actions import AskKind, ContainerResize, Resize
 from autoscaler.core.model import Container, Pod, Problem, ResourceList, Resources
+from autoscaler.core.order import precedence
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
 
@@ -68,6 +69,11 @@ class Plan:
     taken_at: datetime
     decisions: tuple[Decision, ...]
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def acting(self) -> list[Decision]:
+        """The decisions to do something, in the order in which it is done."""
+        return sorted((d for d in self.decisions if d.action is not None), key=lambda d: precedence(d.pod))
 
     @property
     def next_deadline(self) -> datetime | None:

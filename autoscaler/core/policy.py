@@ -167,6 +167,21 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Budgets:
+    """How much may be going on at once. None: no limit.
+
+    In flight on a node: resizes that wait for room. In flight of a workload: pods whose resize is not over.
+    Disruptions: pods that `resizePolicy` restarts; of a workload every pod that is not available counts.
+    """
+
+    max_in_flight_per_node: int = 1
+    max_in_flight_per_workload: int | None = None
+    max_disruptions_per_workload: int = 1
+    max_disruptions_per_namespace: int = 2
+    max_disruptions_cluster: int = 5
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything that a decision depends on besides the cluster and the measurements."""
 
@@ -176,3 +191,4 @@ class Config:
     kubelet_patience: timedelta = timedelta(seconds=30)  # from an ask to the kubelet's first word
     actuation_patience: timedelta = timedelta(minutes=2)  # from an ask to its end, once the kubelet has begun
     max_sample_age: timedelta = timedelta(minutes=5)
+    budgets: Budgets = Budgets()

@@ -179,6 +179,27 @@ class Reason(StrEnum):
         "The same ask was given up a short time ago, and its node still has no room for it.",
         "Wait for fallback.retryAfter, or make room on the node.",
     )
+    NODE_FULL = (
+        "NodeFull",
+        "The node has no room for the increase, and another pod has asked for the next that appears.",
+        "Make room on the node, or raise budgets.maxInFlightPerNode.",
+    )
+    WORKLOAD_BUSY = (
+        "WorkloadBusy",
+        "As many resizes of the workload are not over as budgets.maxInFlightPerWorkload allows.",
+    )
+    DISRUPTION_BUDGET = (
+        "DisruptionBudget",
+        "The resize would restart containers by their resizePolicy, and other pods are not available yet.",
+        "Look at the pods that the detail names, or raise one of budgets.maxDisruptions….",
+    )
+    UNEXPLAINED_RESTART = (
+        "UnexplainedRestart",
+        "A container restarted within a minute of a resize, and neither its resizePolicy nor an OOM kill explains it.",
+        "Look into the container's log. Then replace the pod, or set its annotation bridge-autoscaler.dev/acknowledged "
+        "to the time now, like 2026-11-29T12:00:00Z.",
+        _NOTIFY,
+    )
     RESIZE_UNKNOWN = (
         "ResizeUnknown",
         "The pod's resize is in a state that this version does not know: hands off.",
