@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_settings import (
     BaseSettings,
@@ -25,8 +25,9 @@ from pydantic_settings import (
 )
 
 from autoscaler.core.foreign import shown
+from autoscaler.core.policy import Budgets
 from autoscaler.names import checked_namespace
-from autoscaler.recommenders.parameters import Duration
+from autoscaler.recommenders.parameters import STRICT, Duration
 from autoscaler.strictyaml import Document, Fault, Refused, did_you_mean, load_documents, message
 
 API_VERSION = "bridge-autoscaler.dev/v1alpha1"
@@ -105,6 +106,47 @@ def _interval(value: timedelta) -> timedelta:
     return value
 
 
+_BUDGETS = Budgets()
+
+
+class BudgetsSection(BaseModel):
+    """How much may be going on at once."""
+
+    model_config = STRICT
+
+    max_in_flight_per_node: int = Field(
+        _BUDGETS.max_in_flight_per_node, ge=0, description="Resizes of a node's pods that wait for room."
+    )
+    max_in_flight_per_workload: int | None = Field(
+        _BUDGETS.max_in_flight_per_workload, ge=1, description="Pods of a workload whose resize is not over."
+    )
+    max_disruptions_per_workload: int = Field(
+        _BUDGETS.max_disruptions_per_workload, ge=0, description="Pods of a workload that are not available."
+    )
+    max_disruptions_per_namespace: int = Field(
+        _BUDGETS.max_disruptions_per_namespace, ge=0, description="Pods of a namespace that resizes restart."
+    )
+    max_disruptions_cluster: int = Field(
+        _BUDGETS.max_disruptions_cluster, ge=0, description="Pods that resizes restart."
+    )
+
+    def core(self) -> Budgets:
+        return Budgets(**self.model_dump())
+
+
+def _counts(value: object) -> object:
+    """`key=2,other=3`, as a flag or a variable has it, as a mapping."""
+    if not isinstance(value, str):
+        return value
+    counts: dict[str, int] = {}
+    for part in filter(None, map(str.strip, value.split(","))):
+        key, _, count = map(str.strip, part.partition("="))
+        if not (count.isascii() and count.isdigit()):
+            raise ValueError(f"{shown(part)} is not a budget; write budgets like maxInFlightPerNode=2,…")
+        counts[key] = int(count)
+    return counts
+
+
 Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed)]
 Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], NoDecode, BeforeValidator(_listed)]
 
@@ -135,6 +177,9 @@ class Settings(BaseSettings):
     lease_namespace: Annotated[str, AfterValidator(_lease_namespace)] | None = Field(
         None, description="Namespace of the leader's Lease. Default: the pod's own, else bridge-autoscaler."
     )
+    budgets: Annotated[BudgetsSection, NoDecode, BeforeValidator(_counts)] = Field(
+        BudgetsSection(), description="How much may be going on at once."
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -155,10 +200,11 @@ class _Origin:
     name: str
     document: Document | None = None
 
-    def fault(self, text: str) -> Fault:
+    def fault(self, text: str, inner: tuple[str, ...] = ()) -> Fault:
+        """`inner`: the keys below the setting at which the value stands."""
         if self.document is not None:
-            return self.document.fault(("spec", self.name), text)
-        return Fault(self.name, 0, "", text)
+            return self.document.fault(("spec", self.name, *inner), text)
+        return Fault(self.name, 0, ".".join(inner), text)
 
 
 FLAGS = {"namespaces": "--namespace"}
@@ -198,7 +244,8 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
         schema = Settings.model_json_schema()
         for details in error.errors(include_url=False):
             origin = origins.get(str(details["loc"][0]), _Origin(str(details["loc"][0])))
-            faults.append(origin.fault(message(details, schema)))
+            inner = tuple(key for key in details["loc"][1:] if isinstance(key, str))
+            faults.append(origin.fault(message(details, schema), inner))
     if faults:
         raise Refused(faults)
     return settings

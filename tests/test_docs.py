@@ -24,7 +24,7 @@ from autoscaler.core.policy import ContainerPolicy, Stability
 from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
-from autoscaler.settings import Settings, flag_of, load_settings, variable_of
+from autoscaler.settings import BudgetsSection, Settings, flag_of, load_settings, variable_of
 from tests import reasons_page
 from tests.rig.rig import Rig
 
@@ -105,12 +105,17 @@ def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
 
 
 def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "settings.md").read_text()
+    page, budgets = (ROOT / "docs" / "settings.md").read_text().split("## Budgets")
     rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
     defaults = {"interval": "`60s`", "metricsAddress": "`127.0.0.1:8080`", "leaderElect": "`true`"}
+    defaults["budgets"] = "[below](#budgets)"
     assert rows == [
         [f"| `{key}`", f"`{flag_of(field)}`", f"`{variable_of(field)}`", defaults.get(key, "none")]
         for field, key in ((field, to_camel(field)) for field in Settings.model_fields)
+    ]
+    assert [line.split(" | ")[:2] for line in budgets.splitlines() if line.startswith("| `")] == [
+        [f"| `{key}`", "none" if value is None else f"`{value}`"]
+        for key, value in BudgetsSection().model_dump(by_alias=True).items()
     ]
     written = Settings(interval="60s", metrics_address="127.0.0.1:8080")
     assert written == Settings()

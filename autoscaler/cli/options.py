@@ -48,6 +48,11 @@ _COMMON = (
         env="NAMESPACES",
         text="Look only at this namespace. Repeatable.",
     ),
+    flag(
+        "--budgets",
+        metavar="KEY=N,…",
+        text="How much may be going on at once, like maxInFlightPerNode=2; see docs/settings.md.",
+    ),
     flag("--log-format", type=click.Choice(["json", "console"]), text="Log lines; JSON unless on a terminal."),
     click.option("--debug", is_flag=True, help="Show tracebacks of unexpected errors, and more log lines."),
 )

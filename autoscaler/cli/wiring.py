@@ -82,7 +82,11 @@ class Parts:
 
     def config(self) -> Config:
         """What decisions depend on, by the policies in force."""
-        return Config(policies=self.policies.current.policies, namespaces=frozenset(self.settings.namespaces))
+        return Config(
+            policies=self.policies.current.policies,
+            namespaces=frozenset(self.settings.namespaces),
+            budgets=self.settings.budgets.core(),
+        )
 
     def warnings(self) -> list[str]:
         """What in the policies has no effect, and plug-ins that cannot be used."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic.alias_generators import to_camel
 
+from autoscaler.core.policy import Budgets
 from autoscaler.settings import ENV_PREFIX, Address, Settings, flag_of, load_settings, variable_of
 from autoscaler.strictyaml import Refused
 
@@ -35,6 +36,7 @@ def test_defaults() -> None:
     assert settings.metrics_address == Address("127.0.0.1", 8080)
     assert (settings.policies, settings.namespaces) == ((), ())
     assert (settings.leader_elect, settings.lease_namespace) == (True, None)
+    assert settings.budgets.core() == Budgets()
     assert (settings.kubeconfig, settings.context, settings.prometheus_url, settings.log_format) == (None,) * 4
 
 
@@ -63,6 +65,7 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
         "metrics_address": ":9000",
         "leader_elect": "false",
         "lease_namespace": "control",
+        "budgets": "maxInFlightPerNode=2, maxInFlightPerWorkload=3,maxDisruptionsCluster=0",
     }
     assert written.keys() == Settings.model_fields.keys()
     by_flag = load_settings(written)
@@ -79,6 +82,7 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     assert by_flag.interval == timedelta(seconds=90)
     assert by_flag.metrics_address == Address(None, 9000)
     assert (by_flag.leader_elect, by_flag.lease_namespace) == (False, "control")
+    assert by_flag.budgets.core() == Budgets(2, 3, max_disruptions_cluster=0)
 
 
 def test_paths_of_a_file_start_at_its_folder(tmp_path: Path) -> None:
@@ -113,6 +117,10 @@ def test_messages_blame_the_flag_the_variable_or_the_line(tmp_path: Path, monkey
         ("leader_elect", "maybe", "'maybe' is not allowed; allowed: true, false"),
         ("lease_namespace", "Control", "'Control' is not a namespace"),
         ("lease_namespace", "*", "is one namespace, not all"),
+        ("budgets", "maxInFlightPerNode", "'maxInFlightPerNode' is not a budget; write budgets like maxInFlight"),
+        ("budgets", "maxInFlightPerNode=-1", "'maxInFlightPerNode=-1' is not a budget; write budgets like"),
+        ("budgets", "maxInFlightPerWorkload=0", "maxInFlightPerWorkload: 0: input should be greater than or equal"),
+        ("budgets", "maxInFlightPerNod=1", "maxInFlightPerNod: unknown key (did you mean maxInFlightPerNode?); allow"),
         ("prometheus_url", "ftp://p", "'ftp://p' is not the address of a Prometheus; write it like"),
         ("prometheus_url", "http://p:x", "'http://p:x' is not the address of a Prometheus; write it like"),
         ("prometheus_url", "http://p?x=1", "'http://p?x=1' is not the address of a Prometheus; write it like"),
@@ -160,6 +168,11 @@ def test_misspelt_variables_are_refused_and_those_of_kubernetes_are_not(monkeypa
         ),
         (HEAD.replace("spec", "specs"), "{file}:3: specs: unknown key (did you mean spec?); allowed: apiVersion, kind"),
         (HEAD + "- a", "{file}:3: spec: expected a mapping (key: value)"),
+        (
+            HEAD + "  budgets:\n    maxDisruptionsCluster: many",
+            "{file}:5: spec.budgets.maxDisruptionsCluster: 'many': input should be a valid integer",
+        ),
+        (HEAD + "  budgets: [1]", "{file}:4: spec.budgets: is a list; expected a mapping (key: value)"),
         (HEAD + "  interval: 1m\n  interval: 2m", "{file}:5: spec.interval: appears twice; first in line 4"),
     ],
 )
