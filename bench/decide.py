@@ -22,7 +22,7 @@ from autoscaler.core.model import ClusterSnapshot, Pod
 from autoscaler.core.policy import ByDirection, Config, Policy, Selector, Stability
 from autoscaler.core.recommender import Grid, Recommender, Samples, Target
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
-from tests.build import NOW, Fixed, config, container, node, pod, policy, sidecar, sizes, snapshot
+from tests.build import NOW, Fixed, config, container, in_use, node, pod, policy, sidecar, sizes, snapshot
 
 _PODS, _NODES, _POLICIES, _ROUNDS = 10_000, 500, 10, 5
 _SMALL, _LARGE = sizes("1", "2Gi", "2", "4Gi"), sizes("2", "4Gi", "4", "8Gi")
@@ -45,14 +45,12 @@ def _policy(index: int, recommender: Recommender[Any]) -> Policy:
 def _measured(cluster: ClusterSnapshot, history: Callable[[str], History]) -> Measurements:
     """Every container has arrays of its own, as in a controller: shared ones would stay in the processor's cache."""
     made = {name: history(name) for name in ("app", "proxy")}
-    return Measurements(
-        NOW,
-        {
-            ContainerRef(each.namespace, each.name, one.name): copy.deepcopy(made[one.name])
-            for each in cluster.pods.values()
-            for one in each.containers
-        },
-    )
+    found = {
+        ContainerRef(each.namespace, each.name, one.name): copy.deepcopy(made[one.name])
+        for each in cluster.pods.values()
+        for one in each.containers
+    }
+    return Measurements(NOW, found, in_use=in_use(found))
 
 
 def _samples(name: str) -> Samples:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from autoscaler.core.actions import Resize
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import (
     ClusterSnapshot,
     Container,
@@ -23,7 +25,7 @@ from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import ByDirection, Config, Mode, Policy, Stability
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Situation, Target
-from autoscaler.core.units import parse_cpu, parse_memory
+from autoscaler.core.units import Bytes, parse_cpu, parse_memory
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -92,9 +94,11 @@ def node(name: str = "node-a", cpu: str = "16", memory: str = "64Gi", **changes:
     return replace(Node(name, amounts(cpu, memory)), **changes)
 
 
-def snapshot(*pods: Pod, nodes: Sequence[Node] | None = None, at: datetime = NOW) -> ClusterSnapshot:
+def snapshot(*pods: Pod, nodes: Sequence[Node] | None = None, at: datetime = NOW, minor: int = 37) -> ClusterSnapshot:
     nodes = (node(),) if nodes is None else nodes
-    return ClusterSnapshot(at, {each.ref: each for each in pods}, {each.name: each for each in nodes})
+    return ClusterSnapshot(
+        at, {each.ref: each for each in pods}, {each.name: each for each in nodes}, server_minor=minor
+    )
 
 
 class Fixed(Recommender[Any]):
@@ -162,7 +166,17 @@ def measurements(
         for each in pods
         for one in each.containers
     }
-    return Measurements(NOW, found)
+    return Measurements(NOW, found, in_use=in_use(found))
+
+
+def in_use(found: Mapping[ContainerRef, History | Gap] | Mapping[ContainerRef, History]) -> MemoryInUse:
+    """As much as the newest working set, without page cache, measured just now."""
+    used: dict[ContainerRef, Bytes] = {}
+    for ref, each in found.items():
+        finite = each.recent.memory[np.isfinite(each.recent.memory)].tolist() if isinstance(each, History) else []
+        if finite:
+            used[ref] = Bytes(int(finite[-1]))
+    return MemoryInUse(NOW, used)
 
 
 def one(plan: Plan, name: str = "sim-0") -> Decision:

@@ -13,7 +13,7 @@ import numpy as np
 from autoscaler.core.bounds import amount_of
 from autoscaler.core.foreign import shown, told, words
 from autoscaler.core.guards import Hold
-from autoscaler.core.history import History
+from autoscaler.core.history import History, MemoryInUse
 from autoscaler.core.model import ClusterSnapshot, Container, Pod, Resource
 from autoscaler.core.policy import Config, Policy
 from autoscaler.core.reasons import Reason
@@ -35,6 +35,7 @@ class Candidate:
     histories: dict[str, History] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
     hold: Hold | None = None
+    in_use: MemoryInUse = MemoryInUse()
 
 
 def consult(

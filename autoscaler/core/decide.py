@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from autoscaler.core import kubelet, quality
+from autoscaler.core import decreases, kubelet, quality
 from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate, consult
@@ -147,6 +147,7 @@ def _measured(candidate: Candidate, snapshot: ClusterSnapshot, measurements: Mea
             candidate.hold = hold
             break
         candidate.histories[container.name] = found
+    candidate.in_use = measurements.in_use
     return candidate
 
 
@@ -169,17 +170,26 @@ def _decision(
     pod, policy, now = candidate.pod, candidate.policy, snapshot.taken_at
     if candidate.hold is not None:
         return _held(pod, policy, candidate.hold)
-    sized = size(pod, policy, candidate.targets, candidate.histories, config, now, candidate.claims)
+    oldest_s = quality.oldest(policy.grid, config.max_sample_age)
+    known = decreases.Known(candidate.in_use, oldest_s, now, snapshot.server_minor)
+    sized = size(pod, policy, candidate.targets, candidate.histories, config, known, candidate.claims)
     if sized.hold is not None:
-        return _held(pod, policy, sized.hold, sized.proposals)
+        return replace(_held(pod, policy, sized.hold, sized.proposals), prediction=sized.prediction)
     node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources
     static = notes.static.get(pod.node or "", frozenset())
     prediction = kubelet.predict(pod, proposed, node, rooms.others(pod), static)
     hold = _not_asked(pod, policy, node, prediction, proposed, notes, now)
     if hold is not None:
         return replace(_held(pod, policy, hold, sized.proposals), prediction=prediction)
-    reason, detail = _direction(sized), _summary(sized)
-    action: Resize | None = resize_of(pod, sized.proposals)
+    kind, later = AskKind.TARGET, ""
+    # what restarts containers is one change, for one restart
+    if policy.mode is not Mode.RECOMMEND and prediction.outcome is not PredictedOutcome.RESTART:
+        first = decreases.first_step(pod, sized.proposals, snapshot.server_minor)
+        if first is not None:
+            sized, kind, later = replace(sized, proposals=first), AskKind.FIRST, "; increases follow"
+            prediction = kubelet.predict(pod, sized.resources, node, rooms.others(pod), static)
+    reason, detail = _direction(sized), _summary(sized) + later
+    action: Resize | None = resize_of(pod, sized.proposals, kind)
     if policy.mode is Mode.RECOMMEND:
         reason, action = Reason.RECOMMEND_ONLY, None
     elif (hold := ledger.spend(pod, sized.resources, prediction)) is not None:

@@ -14,6 +14,7 @@ from autoscaler.core.foreign import told
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Grid, Recommender, Samples
+from autoscaler.core.units import Bytes
 
 
 class ContainerRef(NamedTuple):
@@ -58,6 +59,19 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryInUse:
+    """Bytes that containers use now, page cache included: what a kubelet compares with a memory limit that shrinks.
+
+    All containers of the pods that are followed, each with the greatest of its newest samples before `measured_at`
+    (None: never measured). `series`: where they come from, for messages.
+    """
+
+    measured_at: datetime | None = None
+    of: Mapping[ContainerRef, Bytes] = field(default_factory=lambda: MappingProxyType({}))
+    series: str = "container_memory_usage_bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Measurements:
     """The newest that is known of usage. Immutable; a new one is published after each measurement.
 
@@ -69,6 +83,7 @@ class Measurements:
     histories: Mapping[ContainerRef, History | Gap] = field(default_factory=lambda: MappingProxyType({}))
     default: Gap = Gap(Reason.NO_DATA, "no samples in Prometheus")
     problems: tuple[Problem, ...] = ()
+    in_use: MemoryInUse = MemoryInUse()
 
     def of(self, container: ContainerRef) -> History | Gap:
         return self.histories.get(container, self.default)

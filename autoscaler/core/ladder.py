@@ -150,12 +150,15 @@ def _fit(pod: Pod, policy: Policy, node: Node | None, rooms: Rooms) -> Rung | No
     proposals = tuple(
         Proposal(c, fitting.get(c.name, c.spec), _fitted(c, fitting.get(c.name, c.spec))) for c in pod.containers
     )
+    if not any(proposal.changed for proposal in proposals):
+        return None  # there is room for all of it: the kubelet will try again
     return Rung(AskKind.FIT, Reason.FIT, "as much as the node has room for now", proposals)
 
 
 def _wish(policy: Policy, container: Container, requests: ResourceList) -> Wish:
     entry = policy.container_policy(container)
-    return Wish(requests) if entry is None else Wish(requests, entry.limits, entry.max_allowed)
+    limit = container.in_force.limits.memory or 0  # what asks for more lowers no memory limit on the way
+    return Wish(requests) if entry is None else Wish(requests, entry.limits, entry.max_allowed, limit)
 
 
 def _fitted(container: Container, fitting: Resources) -> tuple[Step, ...]:

@@ -19,6 +19,7 @@ class PredictedOutcome(StrEnum):
     IN_PLACE = "InPlace"
     RESTART = "Restart"
     DEFERRED = "Deferred"
+    ERROR = "Error"  # accepted, and then not applied: a memory limit at or below what is in use
     INFEASIBLE = "Infeasible"
     UNKNOWN = "Unknown"
 

@@ -92,6 +92,22 @@ class Reason(StrEnum):
         "Run the pod on a node without one, or make it Burstable.",
         _NOTIFY,
     )
+    PAGE_CACHE_ABOVE_TARGET = (
+        "PageCacheAboveTarget",
+        "The memory limit would fall to or below what the container uses with page cache; the kubelet would refuse it.",
+        "It is lowered once usage has fallen. Page cache goes when files are dropped or closed; or raise minAllowed.",
+    )
+    MEMORY_USE_UNKNOWN = (
+        "MemoryUseUnknown",
+        "The memory limit would shrink, and what the container uses with page cache is not known.",
+        "Keep the series that the detail names; it comes from the kubelet's /metrics/cadvisor.",
+        _NOTIFY,
+    )
+    MEMORY_DECREASE_UNSUPPORTED = (
+        "MemoryDecreaseUnsupported",
+        "This version of Kubernetes cannot lower a memory limit in place.",
+        "Upgrade to Kubernetes 1.34 or newer, or leave limits alone: limits: RequestsOnly.",
+    )
     LIMIT_RANGE = (
         "LimitRange",
         "A LimitRange of the namespace refuses this size.",

@@ -12,18 +12,20 @@ from autoscaler.core.order import precedence
 from autoscaler.core.resize import Phase, phase_of
 from autoscaler.core.units import Bytes, Millicores
 
-_PENDING = frozenset({Phase.DEFERRED, Phase.INFEASIBLE, Phase.UNKNOWN})
+_ACCEPTABLE = frozenset({Phase.PROPOSED, Phase.DEFERRED})
+_PENDING = frozenset({Phase.INFEASIBLE, Phase.UNKNOWN})
 
 
 @dataclass(slots=True)
 class _Room:
     taken: ResourceList
+    promised: dict[PodRef, ResourceList] = field(default_factory=dict)  # part of what is taken
     unaccepted: list[PodRef] = field(default_factory=list)
 
 
 class Rooms:
-    """Σ allocated per node, counted once a turn, with asks that the kubelet has not answered yet and will accept, and
-    with what this plan adds, so that two increases cannot both count on the same room."""
+    """Σ allocated per node, counted once a turn, with what was asked for and fits by now, which the kubelet is going to
+    accept, and with what this plan adds, so that two increases cannot both count on the same room."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
@@ -32,10 +34,11 @@ class Rooms:
 
     def others(self, pod: Pod) -> ResourceList:
         """Σ allocated of the other pods on a pod's node, with what has been granted to them."""
-        own = kubelet.footprint(pod, kubelet.allocated)
-        taken = self._room(pod.node or "").taken
+        own, room = kubelet.footprint(pod, kubelet.allocated), self._room(pod.node or "")
+        if (promised := room.promised.get(pod.ref)) is not None:
+            own = _sum(own, promised)
         return ResourceList(
-            Millicores((taken.cpu or 0) - (own.cpu or 0)), Bytes((taken.memory or 0) - (own.memory or 0))
+            Millicores((room.taken.cpu or 0) - (own.cpu or 0)), Bytes((room.taken.memory or 0) - (own.memory or 0))
         )
 
     def unaccepted(self, node: str) -> Sequence[PodRef]:
@@ -59,22 +62,22 @@ class Rooms:
 
 
 def _counted(pods: Sequence[Pod], node: Node | None) -> _Room:
-    room, unanswered = _Room(kubelet.allocated_on(pods)), list[Pod]()
+    room, asked = _Room(kubelet.allocated_on(pods)), list[Pod]()
     for pod in pods:
         if not (pod.conditions or _differs(pod)) or not kubelet.holds_room(pod):
             continue
         phase = phase_of(pod).phase
         if phase in _PENDING:
             room.unaccepted.append(pod.ref)
-        elif phase is Phase.PROPOSED:
-            unanswered.append(pod)
-    for pod in sorted(unanswered, key=precedence):
+        elif phase in _ACCEPTABLE:
+            asked.append(pod)
+    for pod in sorted(asked, key=precedence):
         more = _more(pod, kubelet.footprint(pod, kubelet.desired))
         taken = _sum(room.taken, more)
-        if not (more.cpu or more.memory) or node is None or _fits(taken, node):
-            room.taken = taken
-        else:
+        if (more.cpu or more.memory) and node is not None and not _fits(taken, node):
             room.unaccepted.append(pod.ref)
+        else:
+            room.taken, room.promised[pod.ref] = taken, more
     return room
 
 

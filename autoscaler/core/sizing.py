@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from autoscaler.core import bounds, quality
+from autoscaler.core import bounds, decreases, quality
 from autoscaler.core.actions import AskKind
 from autoscaler.core.foreign import shown
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
 from autoscaler.core.model import Pod, Resource, ResourceList, Resources
-from autoscaler.core.pairing import Blocked, Wish, pair
-from autoscaler.core.plan import Proposal
+from autoscaler.core.pairing import Blocked, Wish
+from autoscaler.core.plan import PredictedOutcome, Prediction, Proposal
 from autoscaler.core.policy import Config, ContainerPolicy, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples, Step, Target
@@ -29,6 +29,7 @@ class Sized:
 
     proposals: tuple[Proposal, ...]
     hold: Hold | None = None
+    prediction: Prediction = Prediction(PredictedOutcome.UNKNOWN)  # of what is held
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -73,8 +74,10 @@ class _Stability:
             self._small.append(f"{where} {resource} {because}")
             return Step(resource, "minChange", wanted, current, because, cap=True)
         cooldown = self._rules.cooldown.increase if grows else self._rules.cooldown.decrease
-        # the full target follows a fit at once, so that room which appears is reserved
-        if self._ask is None or self._ask.manager == AskKind.FIT or self._now >= self._ask.at + cooldown:
+        # the full target follows a fit at once, so that room which appears is reserved; so do increases that had to
+        # wait for the decreases of the same change
+        exempt = {AskKind.FIT, AskKind.FIRST} if grows else {AskKind.FIT}
+        if self._ask is None or self._ask.manager in exempt or self._now >= self._ask.at + cooldown:
             return None
         self._cooling.append(self._ask.at + cooldown)
         because = f"{_seconds(self._now - self._ask.at)} s after the last resize, cooldown is {_seconds(cooldown)} s"
@@ -100,14 +103,14 @@ def size(
     targets: Mapping[str, Target],
     histories: Mapping[str, History],
     config: Config,
-    now: datetime,
+    known: decreases.Known,
     claims: Claims = NO_CLAIMS,
 ) -> Sized:
     """Proposals from the targets of the pod's containers (keyed by name), but for what others have a claim on."""
     wishes: dict[str, Wish] = {}
     trails: dict[str, list[Step]] = {}
-    stability = _Stability(pod, policy, config, now, claims)
-    floor_since = int(now.timestamp()) - _FLOOR_WINDOW_S
+    stability = _Stability(pod, policy, config, known.at, claims)
+    floor_since = int(known.at.timestamp()) - _FLOOR_WINDOW_S
     for container in pod.containers:
         name, target, entry = container.name, targets.get(container.name), policy.container_policy(container)
         if target is None or entry is None:
@@ -138,7 +141,17 @@ def size(
             wishes[name] = Wish(ResourceList.of(requests), entry.limits, entry.max_allowed, floor)
     if not wishes:
         return Sized(_unchanged(pod, trails), stability.hold())
-    paired = pair(pod, wishes)
+    return _paired(pod, wishes, trails, stability, known)
+
+
+def _paired(
+    pod: Pod,
+    wishes: Mapping[str, Wish],
+    trails: Mapping[str, list[Step]],
+    stability: _Stability,
+    known: decreases.Known,
+) -> Sized:
+    paired, withheld = decreases.pair_safely(pod, wishes, known)
     if isinstance(paired, Blocked):
         return Sized(_unchanged(pod, trails), Hold(Reason.QOS_WOULD_CHANGE, paired.because))
     resources, more = paired
@@ -146,7 +159,14 @@ def size(
         Proposal(c, resources.get(c.name, c.spec), (*trails.get(c.name, ()), *more.get(c.name, ())))
         for c in pod.containers
     )
-    return Sized(proposals, None if any(p.changed for p in proposals) else stability.hold())
+    if any(p.changed for p in proposals):
+        return Sized(proposals)
+    hold = stability.hold()
+    if not withheld:
+        return Sized(proposals, hold)
+    why = withheld[0]
+    details = dict.fromkeys(one.detail for one in withheld if one.reason is why.reason)
+    return Sized(proposals, Hold(why.reason, "; ".join(details), hold.due_at), why.prediction)
 
 
 def _greatest_recent(recent: Samples, since: int) -> float | None:

@@ -12,6 +12,8 @@ _BITES = {
     "cooldown": _KEEPS,
     "stale": _KEEPS,
     "hpa": _KEEPS,
+    "memoryLimit": _KEEPS,
+    "decreaseFirst": _KEEPS,
     "maxStep": "stops at {after} on the way to {before}",
 }
 

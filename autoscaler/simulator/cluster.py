@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -77,11 +78,13 @@ class SimulatedCluster:
     """`ports.Cluster` over a model. Time passes only in `advance`.
 
     `usage_step`: how often memory in use is compared with the limit in force; give the step of the recordings.
+    `server_minor`: what the API server says of its version; it behaves as 37 all the same.
     """
 
-    def __init__(self, now: datetime, usage_step: timedelta = timedelta(seconds=60)) -> None:
-        self._now = now
-        self._usage_step = usage_step
+    def __init__(
+        self, now: datetime, usage_step: timedelta = timedelta(seconds=60), *, server_minor: int | None = 37
+    ) -> None:
+        self._now, self._usage_step, self._server_minor = now, usage_step, server_minor
         self._nodes: dict[str, Node] = {}
         self._static_cpu: set[str] = set()
         self._swap: set[str] = set()
@@ -91,8 +94,7 @@ class SimulatedCluster:
         self._grants: dict[PodRef, _Grant] = {}
         self._usage: dict[ContainerRef, UsageRecord] = {}
         self._events: list[tuple[datetime, int, Callable[[], None]]] = []
-        self._order = count()
-        self._versions = count(1)
+        self._order, self._versions = count(), count(1)
         self._changed: set[PodRef] = set()
         self._later(usage_step, self._check_memory)
 
@@ -100,7 +102,8 @@ class SimulatedCluster:
 
     async def observe(self) -> ClusterSnapshot:
         """The state at this moment of virtual time."""
-        return ClusterSnapshot(self._now, MappingProxyType(dict(self._pods)), MappingProxyType(dict(self._nodes)))
+        pods, nodes = MappingProxyType(dict(self._pods)), MappingProxyType(dict(self._nodes))
+        return ClusterSnapshot(self._now, pods, nodes, server_minor=self._server_minor)
 
     async def perform(self, action: Resize) -> Outcome:
         """Store the ask if the pod is still the one that was decided about; its kubelet answers later."""
@@ -179,6 +182,10 @@ class SimulatedCluster:
     def usage_of(self, container: ContainerRef) -> UsageRecord | None:
         """What a container has used so far."""
         return self._usage.get(container)
+
+    def usage_in(self, pods: AbstractSet[PodRef]) -> dict[ContainerRef, UsageRecord]:
+        """The same of all containers of these pods."""
+        return {container: record for container, record in self._usage.items() if container.pod_ref in pods}
 
     def _later(self, delay: timedelta, happen: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self._now + delay, next(self._order), happen))
@@ -293,15 +300,9 @@ class SimulatedCluster:
                 self._stop(ref, container.name, Termination("OOMKilled", 137, self._now))
 
     def _memory_in_use(self, pod: Pod) -> dict[str, Bytes]:
-        """Of running containers, as their cgroups would show it: never above the limit in force."""
-        used: dict[str, Bytes] = {}
-        for container in pod.containers:
-            record = self._usage.get(ContainerRef(*pod.ref, container.name))
-            if container.running and record is not None:
-                limit = container.in_force.limits.memory
-                wanted = record.wanted_memory(self._now)
-                used[container.name] = wanted if limit is None else min(wanted, limit)
-        return used
+        """Of running containers, as their cgroups would show it: page cache included, never above the limit."""
+        records = {c.name: self._usage.get(ContainerRef(*pod.ref, c.name)) for c in pod.containers if c.running}
+        return {name: record.memory_in_use(self._now) for name, record in records.items() if record is not None}
 
     def _stop(self, ref: PodRef, name: str, termination: Termination) -> None:
         pod = self._pods[ref]

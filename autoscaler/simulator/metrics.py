@@ -9,14 +9,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements, advance
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Samples
+from autoscaler.core.units import Bytes
 from autoscaler.simulator.cluster import SimulatedCluster
 from autoscaler.simulator.usage import UsageRecord
 
 _SCRAPE_S = 15
+_SCRAPES_NOW = 4  # of which the greatest memory in use counts as that of now
 _COVERAGE = 0.8  # below this share of its window a CPU rate is biased low, and dropped
 
 _NOTHING = Gap(Reason.NO_DATA, "no usage simulated for this container")
@@ -40,7 +42,17 @@ class SimulatedMetrics:
         kept = self._histories
         self._histories = {ref: self._measured(ref, policy, kept.get(ref), now) for ref, policy in self._wanted.items()}
         histories = {ref: history for ref, (_, history) in self._histories.items() if history is not None}
-        return Measurements(now, MappingProxyType(histories), _NOTHING)
+        return Measurements(now, MappingProxyType(histories), _NOTHING, in_use=self._in_use(now))
+
+    def _in_use(self, now: datetime) -> MemoryInUse:
+        """Of all containers of the pods that are followed, page cache included."""
+        scrapes = int(now.timestamp()) // _SCRAPE_S * _SCRAPE_S - np.arange(_SCRAPES_NOW, dtype=np.int64) * _SCRAPE_S
+        found: dict[ContainerRef, Bytes] = {}
+        for ref, record in self._cluster.usage_in({ref.pod_ref for ref in self._wanted}).items():
+            used = np.fmax.reduce(record.memory_with_cache(scrapes))
+            if np.isfinite(used):
+                found[ref] = Bytes(int(used))
+        return MemoryInUse(now, MappingProxyType(found))
 
     def _measured(
         self, ref: ContainerRef, policy: Policy, kept: tuple[Hashable, History | None] | None, now: datetime

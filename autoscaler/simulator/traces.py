@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -46,10 +46,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What a container would use if nothing limited it: `cpu` in cores, `memory` in bytes."""
+    """What a container would use if nothing limited it: `cpu` in cores, `memory` (working set) and `cache` in bytes.
+
+    `cache`: inactive page cache, which gives way to a limit instead of being killed.
+    """
 
     cpu: Series
     memory: Series
+    cache: Series = field(default_factory=lambda: Series.of((0.0,)))
 
 
 def recorded(trace: str, resource: Resource, *, starts_at: datetime, scale: float = 1.0) -> Series:

@@ -65,6 +65,20 @@ class UsageRecord:
         memory = np.minimum(self.demand.memory.at(instants), np.asarray([s.memory_limit for s in self.spans])[index])
         return np.where(exists, cpu, np.nan), np.where(exists, memory, np.nan)
 
+    def memory_with_cache(self, instants: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Bytes that the cgroup shows as used at these unix seconds; NaN while the container did not run."""
+        _, memory = self.at(instants)
+        index = np.searchsorted([span.since_s for span in self.spans], instants, side="right") - 1
+        limits = np.asarray([span.memory_limit for span in self.spans])[index]
+        used: NDArray[np.float64] = np.minimum(memory + self.demand.cache.at(instants), limits)
+        return used
+
+    def memory_in_use(self, instant: datetime) -> Bytes:
+        """What the cgroup of the running container shows at this moment, page cache included."""
+        at = np.asarray([int(instant.timestamp())])
+        wanted = float((self.demand.memory.at(at) + self.demand.cache.at(at))[0])
+        return Bytes(int(min(wanted, self.spans[-1].memory_limit)))
+
     def wanted_memory(self, instant: datetime) -> Bytes:
         """The memory that the container would take at this moment without a limit."""
         return Bytes(int(self.demand.memory.at(np.asarray([int(instant.timestamp())]))[0]))

@@ -11,11 +11,12 @@ from typing import Any
 
 from autoscaler.cli.wiring import Parts
 from autoscaler.core.actions import Outcome, OutcomeKind, Resize
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements, advance
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
 from autoscaler.core.model import ClusterSnapshot, Node, Pod, Problem
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples
+from autoscaler.core.units import Bytes
 from autoscaler.plugins import discover
 from autoscaler.policystore import PolicyStore
 from autoscaler.ports import Unavailable, Wake, WakeKind
@@ -38,7 +39,8 @@ class FakeCluster:
         self.observing()
         if self.unavailable:
             raise Unavailable(self.unavailable)
-        return ClusterSnapshot(TAKEN_AT, {pod.ref: pod for pod in self.pods}, {NODE.name: NODE})
+        pods = {pod.ref: pod for pod in self.pods}
+        return ClusterSnapshot(TAKEN_AT, pods, {NODE.name: NODE}, server_minor=37)
 
     async def perform(self, action: Resize) -> Outcome:
         self.performing()
@@ -67,7 +69,10 @@ class FakeMetrics:
         if self.problem is not None:
             gap = Gap(Reason.METRICS_UNAVAILABLE, self.problem.detail)
             return Measurements(None, {}, gap, (self.problem,))
-        return Measurements(TAKEN_AT, {ref: self._history(policy) for ref, policy in self.wanted.items()})
+        in_use = MemoryInUse(TAKEN_AT, dict.fromkeys(self.wanted, Bytes(int(self.memory))))
+        return Measurements(
+            TAKEN_AT, {ref: self._history(policy) for ref, policy in self.wanted.items()}, in_use=in_use
+        )
 
     async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
         self.measured = True

@@ -127,12 +127,22 @@ def test_on_a_full_node_one_asks_and_the_others_wait_behind_it() -> None:
     assert held.proposals[0].proposed == TWO
 
 
+def test_room_that_has_appeared_is_for_whoever_waits_for_it() -> None:
+    """The kubelet tries again within three minutes; until then nobody else is told that there is room."""
+    for waits in (pending("other"), replace(pending("other"), asks=ours(20))):
+        plan = planned(waits, grows("sim-0"), grows("sim-1"), cpu="4")
+        assert reasons(plan)["other"] is Reason.RESIZE_DEFERRED  # asking again for the same would be nothing new
+        assert one(plan, "sim-0").prediction.outcome is PredictedOutcome.DEFERRED
+        assert (asked(plan), one(plan, "sim-1").reason) == (["sim-0"], Reason.NODE_FULL)
+
+
 @pytest.mark.parametrize("reason", ["Deferred", "Infeasible", "Gated"])
 def test_what_waits_already_counts_whoever_asked_for_it(reason: str) -> None:
     waits = replace(pending("other", reason), labels={"someone": "else's"}, asks=())
     assert reasons(planned(waits, grows("sim-0"), cpu="2"))["sim-0"] is Reason.NODE_FULL
-    # what fits is accepted within seconds and need not wait
-    assert asked(planned(waits, grows("sim-0"), cpu="3")) == ["sim-0"]
+    # what fits is accepted within seconds and need not wait; the kubelet does not let it either
+    small = both("1500m", "1Gi")
+    assert asked(planned(waits, pod(container(small), name="sim-0"), cpu="3")) == ["sim-0"]
 
 
 def test_an_ask_that_the_kubelet_has_not_answered_takes_its_room() -> None:

@@ -117,6 +117,13 @@ ON_THE_LADDER = {
 }
 """Shown in test_ladder.py."""
 
+OF_MEMORY_LIMITS = {
+    Reason.PAGE_CACHE_ABOVE_TARGET,
+    Reason.MEMORY_USE_UNKNOWN,
+    Reason.MEMORY_DECREASE_UNSUPPORTED,
+}
+"""Shown in test_decreases.py."""
+
 IN_BUDGETS = {Reason.NODE_FULL, Reason.WORKLOAD_BUSY, Reason.DISRUPTION_BUDGET, Reason.UNEXPLAINED_RESTART}
 """Shown in test_budgets.py."""
 
@@ -285,7 +292,7 @@ def test_reason(reason: Reason, decision: Callable[[], Decision], detail: str) -
 
 def test_every_reason_has_a_case() -> None:
     cases = {str(case.id) for case in CASES}  # type: ignore[attr-defined]
-    elsewhere = {str(reason) for reason in ON_THE_LADDER | IN_BUDGETS}
+    elsewhere = {str(reason) for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS}
     assert cases | elsewhere == {str(reason) for reason in Reason}
 
 

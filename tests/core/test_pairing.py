@@ -33,6 +33,7 @@ from tests.build import (
     container,
     fixed,
     history,
+    in_use,
     init,
     measurements,
     one,
@@ -260,7 +261,11 @@ def cases(draw: st.DrawFn) -> tuple[Pod, Measurements, tuple[ContainerPolicy, ..
     for each in sized.containers:
         usage = draw(st.floats(1, 2.0**42))
         measured[ContainerRef(sized.namespace, sized.name, each.name)] = history(memory=(usage,), state=_target(draw))
-    return sized, Measurements(NOW, measured), tuple(draw(st.lists(entries(), min_size=1, max_size=2)))
+    return (
+        sized,
+        Measurements(NOW, measured, in_use=in_use(measured)),
+        tuple(draw(st.lists(entries(), min_size=1, max_size=2))),
+    )
 
 
 BOUNDLESS = Node("node-a", ResourceList())

@@ -1,7 +1,8 @@
 """The Cluster port over a real API server: a watch cache to look at, and `pods/resize` to act.
 
 Verbs: pods get, list, watch; nodes, replicasets (apps), jobs (batch) list, watch; pods/resize patch. rbac/base grants
-exactly these. What else is looked at if it may be: autoscalers.py.
+exactly these; /version is open to everyone (system:public-info-viewer). What else is looked at if it may be:
+autoscalers.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
-from autoscaler.adapters.kubernetes.wire import Owned, decode_node, decode_owner, decode_pod, patch_body
+from autoscaler.adapters.kubernetes.wire import Owned, decode_minor, decode_node, decode_owner, decode_pod, patch_body
 from autoscaler.core.actions import Outcome, OutcomeKind, Resize
 from autoscaler.core.model import ClusterSnapshot, Node, Pod, PodRef
 from autoscaler.ports import Unavailable
@@ -55,6 +56,7 @@ class KubernetesCluster:
         self._max_silence_s = max_silence_s
         self._act_s = act_s
         self._started = False
+        self._minor: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._pods: Cache[PodRef, Pod] = Cache(self._accept_pod)
         self._nodes: Cache[str, Node] = Cache(lambda _key, _old, new: new)
@@ -83,6 +85,8 @@ class KubernetesCluster:
         if missing:
             raise PermissionMissing("\n".join(missing))
         await self._autoscalers.read()
+        version = await self._connection.request("GET", "/version")
+        self._minor = decode_minor(version.body) if version.status == 200 else None
         self._started = True
         if watch:
             self._autoscalers.start()
@@ -118,6 +122,7 @@ class KubernetesCluster:
                 *self._autoscalers.problems(),
             ),
             autoscalers=self._autoscalers.found(),
+            server_minor=self._minor,
         )
 
     async def perform(self, action: Resize) -> Outcome:

@@ -210,6 +210,12 @@ class List(Wire):
     items: list[msgspec.Raw] | None = None
 
 
+class Version(Wire):
+    """`GET /version`."""
+
+    minor: str = ""
+
+
 class Event(Wire):
     type: str
     object: msgspec.Raw

@@ -7,6 +7,7 @@ whole cluster are held in memory, because the room on a node is the sum over all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from sys import intern
@@ -73,6 +74,8 @@ _objects = msgspec.json.Decoder(schema.Object)
 _horizontals = msgspec.json.Decoder(schema.Horizontal)
 _verticals = msgspec.json.Decoder(schema.Vertical)
 _named = msgspec.json.Decoder(schema.Named)
+_versions = msgspec.json.Decoder(schema.Version)
+_DIGITS = re.compile(r"[0-9]{1,4}")
 _UNREADABLE = (msgspec.DecodeError, QuantityError, UnicodeDecodeError)
 
 
@@ -97,6 +100,15 @@ def decode_node(raw: msgspec.Raw | bytes) -> Decoded[str, Node]:
         name = _name(raw)
         return Decoded(name.name, name.resource_version, None, _unreadable(f"node {name.name}", error))
     return Decoded(node.name, wire.metadata.resource_version, node)
+
+
+def decode_minor(raw: bytes) -> int | None:
+    """The minor version in an answer of /version ("37", "36+"); None if it holds none."""
+    try:
+        digits = _DIGITS.match(_versions.decode(raw).minor)
+    except _UNREADABLE:
+        return None
+    return None if digits is None else int(digits[0])
 
 
 def decode_owner(kind: str, raw: msgspec.Raw | bytes) -> Decoded[Owned, str]:

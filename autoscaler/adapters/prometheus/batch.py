@@ -7,6 +7,8 @@ in whichever order its pieces arrive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +18,9 @@ from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.session import Series
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.history import ContainerRef, History, advance
-from autoscaler.core.model import Resource
+from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.recommender import Grid, Recommender, Samples
+from autoscaler.core.units import Bytes
 
 _HIGHEST = {Resource.CPU: HIGHEST[Resource.CPU] / 1000, Resource.MEMORY: HIGHEST[Resource.MEMORY]}  # cores, bytes
 
@@ -79,9 +82,7 @@ class Batch:
         span = self.spans[chunk.table]
         table, most = self._tables[chunk.table][chunk.resource], _HIGHEST[chunk.resource]
         for series in answer:
-            labels = series.labels
-            container = ContainerRef(labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))
-            row = self._row.get(container)
+            row = self._row.get(_container(series))
             if row is None:
                 continue
             column = np.rint((series.at - span.first) / span.step)
@@ -101,3 +102,19 @@ class Batch:
             folded[container] = history
         self._tables = []
         return folded
+
+
+def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef]) -> Mapping[ContainerRef, Bytes]:
+    """The bytes of an instant query, of all containers of these pods. Values that no usage has are left out."""
+    found: dict[ContainerRef, Bytes] = {}
+    for series in answer:
+        container = _container(series)
+        value = float(series.values[-1]) if len(series.values) else -1.0
+        if container.pod_ref in pods and 0 <= value <= _HIGHEST[Resource.MEMORY]:  # NaN compares false
+            found[container] = Bytes(int(value))
+    return MappingProxyType(found)
+
+
+def _container(series: Series) -> ContainerRef:
+    labels = series.labels
+    return ContainerRef(labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 
 CPU = "container_cpu_usage_seconds_total"  # counter, core-seconds (kubelet /metrics/cadvisor and /metrics/resource)
 MEMORY = "container_memory_working_set_bytes"  # gauge, bytes
+IN_USE = "container_memory_usage_bytes"  # gauge, bytes, page cache included (kubelet /metrics/cadvisor alone)
 
 _BY = "namespace, pod, container"
 _RE2_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
@@ -34,6 +35,11 @@ def cpu(matchers: str, rate_window_s: int) -> str:
 def memory(matchers: str, step_s: int) -> str:
     """Working set of each container in bytes: the maximum since the previous step."""
     return f"max by ({_BY}) (max_over_time({MEMORY}{{{matchers}}}[{step_s}s]))"
+
+
+def in_use(matchers: str, range_s: int) -> str:
+    """Memory of each container with page cache, in bytes: the greatest of its newest samples."""
+    return f"max by ({_BY}) (max_over_time({IN_USE}{{{matchers}}}[{range_s}s]))"
 
 
 def newest_series(matchers: str) -> str:

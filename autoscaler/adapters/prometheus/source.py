@@ -21,10 +21,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
-from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member
+from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
 from autoscaler.adapters.prometheus.session import ANSWER_TIMEOUT_S, MetricsError, PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
@@ -43,6 +43,8 @@ _MOST_AHEAD_S = 60
 _UNKNOWN_SCRAPE_INTERVAL_S = 60
 _SCRAPE_INTERVAL_RANGE_S = 600  # of samples that are looked at to find it
 _SCRAPE_INTERVAL_VALID_S = 600.0
+_SCRAPES_NOW = 3  # as many scrapes count as "now", and no less than this:
+_SHORTEST_NOW_S = 60
 _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
@@ -124,6 +126,7 @@ class PrometheusMetrics:
         self._folding: list[float] = []
         self._tracked: dict[ContainerRef, _Tracked] = {}
         self._latest = Measurements(default=_NOT_YET)
+        self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
@@ -199,6 +202,7 @@ class PrometheusMetrics:
             self._fail(cycle, error, self._tracked)
         else:
             await self._find_scrape_interval(cycle)
+            await self._measure_in_use(cycle)
             work = list(self._missing(now))
             cycle.requests = sum(len(item.chunks) for item in work)
             async with asyncio.TaskGroup() as tasks:
@@ -240,6 +244,23 @@ class PrometheusMetrics:
                     self._scrape_interval_until = loop.time() + _SCRAPE_INTERVAL_VALID_S
         except MetricsError as error:
             self._fail(cycle, error, {})
+
+    async def _measure_in_use(self, cycle: _Cycle) -> None:
+        """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
+        pods = {container.pod_ref for container in self._tracked}
+        if not pods:
+            return
+        names = {pod.name for pod in pods} if len(pods) <= ranges.MOST_PODS else ()
+        matchers = queries.selector({pod.namespace for pod in pods}, names)
+        # several scrapes: one alone may have been missed, and a sample that is older tells nothing of now
+        range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._scrape_interval_s)
+        try:
+            answer = await self._call(self._api.instant, queries.in_use(matchers, range_s))
+        except MetricsError as error:
+            self._fail(cycle, error, {})
+            return
+        self._note_partial(cycle, answer.missing)
+        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods))
 
     def _missing(self, now: float) -> Iterator[_Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
@@ -333,7 +354,7 @@ class PrometheusMetrics:
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
         histories = {container: tracked.history or tracked.gap for container, tracked in self._tracked.items()}
-        self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems)
+        self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems, self._in_use)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:

@@ -298,3 +298,21 @@ def test_backoff_grows_to_its_limit_and_never_overflows() -> None:
     assert [backoff.delay_s(failures, 0.0) for failures in (1, 2, 3, 7, 10_000)] == [0.5, 1, 2, 30, 30]
     assert backoff.delay_s(1, 0.999) == pytest.approx(0.25, abs=0.001)
     assert 15 <= backoff.delay_s(50) <= 30
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "minor"),
+    [
+        (200, '{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}', 36),
+        (200, '{"major": "1", "minor": "33+"}', 33),
+        (200, '{"minor": "x"}', None),
+        (200, "{}", None),
+        (200, "<html>", None),
+        (403, '{"kind": "Status"}', None),
+    ],
+)
+async def test_the_servers_minor_version_is_known_or_none(
+    status: int, body: str, minor: int | None, api: ApiServer, build: Build
+) -> None:
+    api.next_answers["GET /version"].append(always(status, body))
+    assert (await (await build(watch=False)).observe()).server_minor == minor

@@ -55,6 +55,7 @@ class FakePrometheus:
     now: float
     usage: dict[ContainerRef, tuple[Usage, Usage]] = field(default_factory=dict)
     intercept: Intercept | None = None
+    in_use: dict[ContainerRef, float] = field(default_factory=dict)  # container_memory_usage_bytes
     hangs_up: bool = False  # on range queries
     warnings: list[str] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -99,6 +100,10 @@ class FakePrometheus:
         if query.startswith("topk"):
             found = [{"metric": container._asdict(), "value": [self.now, "1"]} for container in self.usage]
             return result("vector", found[:1])
+        if "container_memory_usage_bytes" in query:
+            used = self.in_use.items()
+            found = [{"metric": ref._asdict(), "value": [self.now, repr(amount)]} for ref, amount in used]
+            return result("vector", found, warnings=self.warnings) if self.warnings else result("vector", found)
         newest = self.now // SCRAPE_S * SCRAPE_S
         values = [[newest - SCRAPE_S * back, "1"] for back in reversed(range(10))]
         return result("matrix", [{"metric": {}, "values": values}])

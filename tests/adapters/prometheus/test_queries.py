@@ -34,6 +34,13 @@ def test_memory_query() -> None:
     )
 
 
+def test_query_of_memory_in_use() -> None:
+    assert queries.in_use(queries.selector(["sim"]), 60) == (
+        "max by (namespace, pod, container) (max_over_time(container_memory_usage_bytes"
+        '{namespace=~"sim",container!="",container!="POD"}[60s]))'
+    )
+
+
 def test_raw_samples_leave_out_names_that_only_prometheus_3_can_read() -> None:
     labels = {"pod": 'a"b', "k8s.node": "n", "job": "kubelet"}
     assert queries.raw_samples(labels, 600) == (r'container_memory_working_set_bytes{job="kubelet",pod="a\"b"}[600s]')
@@ -44,6 +51,7 @@ def test_raw_samples_leave_out_names_that_only_prometheus_3_can_read() -> None:
     [
         queries.cpu(queries.selector(["sim"]), 1),
         queries.memory(queries.selector(["a", "b"], ["p"]), 300),
+        queries.in_use(queries.selector(["sim"]), 60),
         queries.newest_series(queries.selector(["sim"])),
         queries.raw_samples({"namespace": "sim", "pod": "p"}, 600),
         queries.raw_samples({}, 600),

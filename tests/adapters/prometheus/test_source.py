@@ -12,10 +12,11 @@ import pytest
 from aiohttp import web
 
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from autoscaler.core.units import Bytes
 from tests.adapters.prometheus.servers import SCRAPE_S, FakePrometheus, refusal, result, serve
 
 NOW = 1_795_759_217
@@ -259,6 +260,48 @@ async def test_what_is_not_prometheus_changes_nothing(answer: web.Response, word
     assert words in measured.problems[0].detail
     assert words in gap(measured, ref("b")).detail
     assert measured.problems[0].detail.startswith("http://127.0.0.1:")
+
+
+async def test_memory_in_use_is_measured_for_all_containers_of_followed_pods() -> None:
+    server = fake("a")
+    server.in_use = {ref("a"): 1.5 * GIB, ref("a", "proxy"): 7.0, ref("other"): 8.0, ref("a", "odd"): math.inf}
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        assert metrics.latest().in_use == MemoryInUse()
+        measured = await metrics.measure_once()
+    assert measured.in_use == MemoryInUse(server.clock, {ref("a"): Bytes(3 << 29), ref("a", "proxy"): Bytes(7)})
+    (query,) = (form["query"] for _, form in server.requests if "usage_bytes" in form["query"])
+    assert query.endswith("[90s]))")  # three scrapes
+
+
+async def test_without_its_series_memory_in_use_is_empty_but_measured() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+    assert measured.in_use == MemoryInUse(server.clock)
+    assert measured.problems == ()
+
+
+async def test_memory_in_use_grows_old_while_it_cannot_be_measured() -> None:
+    server = fake("a")
+    server.in_use = {ref("a"): GIB}
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        before = (await metrics.measure_once()).in_use
+        server.intercept = lambda path, form: web.Response(status=400) if "usage_bytes" in form["query"] else None
+        server.now += 120
+        measured = await metrics.measure_once()
+    assert measured.in_use == before
+    assert measured.measured_at == server.clock
+    assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+
+
+async def test_many_pods_are_asked_for_by_their_namespaces_alone() -> None:
+    server = fake("a")
+    server.in_use = {ref(f"p-{i}"): GIB for i in range(400)}
+    async with measuring(server, {ref(f"p-{i}"): POLICY for i in range(300)}) as metrics:
+        measured = await metrics.measure_once()
+    assert len(measured.in_use.of) == 300
+    (query,) = (form["query"] for _, form in server.requests if "usage_bytes" in form["query"])
+    assert "pod=" not in query
 
 
 async def test_nobody_listens() -> None:
