@@ -6,7 +6,7 @@ dates it. So a controller that restarts goes on where the other stopped. Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -36,47 +36,106 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class _Patience:
-    """How long a phase is waited for: the reason while waiting, for how long, and the reason when that is over."""
+class Rule:
+    """A row of the table of phases.
 
+    `read_from`: what shows the phase. `waiting`: the reason while it is waited for, as long as `patience` says (None:
+    for ever), which is set by `setting`. `overdue`: the reason when that is over, None where it never is. `then`: what
+    is done then, in words. `next`: the phases that may follow, Deleting and Unknown aside, which may always.
+    """
+
+    read_from: str
     waiting: Reason
-    patience: timedelta | None
-    overdue: Reason | None = None
+    setting: str
+    patience: Callable[[Fallback, Config], timedelta | None]
+    overdue: Reason | None
+    then: str
+    next: tuple[Phase, ...] = ()
 
 
-def _patience(phase: Phase, fallback: Fallback, config: Config) -> _Patience:
-    """The table of phases and patience. None: for ever."""
-    return {
-        Phase.DELETING: _Patience(Reason.DELETING, None),
-        Phase.UNKNOWN: _Patience(Reason.RESIZE_UNKNOWN, None),
-        Phase.DEFERRED: _Patience(Reason.RESIZE_DEFERRED, fallback.after, Reason.DEADLINE_PASSED),
-        Phase.INFEASIBLE: _Patience(Reason.RESIZE_INFEASIBLE, fallback.infeasible_after, Reason.DEADLINE_PASSED),
-        Phase.ERROR: _Patience(Reason.RESIZE_ERROR, fallback.error_after, Reason.DEADLINE_PASSED),
-        Phase.IN_PROGRESS: _Patience(Reason.RESIZE_IN_PROGRESS, config.actuation_patience, Reason.RESIZE_STALLED),
-        Phase.PROPOSED: _Patience(Reason.RESIZE_PROPOSED, config.kubelet_patience, Reason.KUBELET_SILENT),
-    }[phase]
+PHASES: Mapping[Phase, Rule] = {
+    Phase.DELETING: Rule(
+        "`deletionTimestamp`", Reason.DELETING, "", lambda fallback, config: None, None, "the pod is left alone"
+    ),
+    Phase.UNKNOWN: Rule(
+        "a resize condition with any other reason",
+        Reason.RESIZE_UNKNOWN,
+        "",
+        lambda fallback, config: None,
+        None,
+        "hands off, until a version of this program knows the reason",
+        tuple(Phase),
+    ),
+    Phase.DEFERRED: Rule(
+        "`PodResizePending`, reason Deferred",
+        Reason.RESIZE_DEFERRED,
+        "fallback.after",
+        lambda fallback, config: fallback.after,
+        Reason.DEADLINE_PASSED,
+        "half-way a fit, if that is a gain; at the deadline `fallback.action`",
+        (Phase.IN_PROGRESS, Phase.INFEASIBLE, Phase.PROPOSED, Phase.SETTLED),
+    ),
+    Phase.INFEASIBLE: Rule(
+        "`PodResizePending`, reason Infeasible",
+        Reason.RESIZE_INFEASIBLE,
+        "fallback.infeasibleAfter",
+        lambda fallback, config: fallback.infeasible_after,
+        Reason.DEADLINE_PASSED,
+        "`fallback.action`; the same or a larger ask is not sent to this node again",
+        (Phase.DEFERRED, Phase.IN_PROGRESS, Phase.PROPOSED, Phase.SETTLED),
+    ),
+    Phase.ERROR: Rule(
+        "`PodResizeInProgress`, reason Error",
+        Reason.RESIZE_ERROR,
+        "fallback.errorAfter",
+        lambda fallback, config: fallback.error_after,
+        Reason.DEADLINE_PASSED,
+        "the spec goes back to what is in force",
+        (Phase.IN_PROGRESS, Phase.DEFERRED, Phase.INFEASIBLE, Phase.PROPOSED, Phase.SETTLED),
+    ),
+    Phase.IN_PROGRESS: Rule(
+        "`PodResizeInProgress` without a reason",
+        Reason.RESIZE_IN_PROGRESS,
+        "2 minutes",
+        lambda fallback, config: config.actuation_patience,
+        Reason.RESIZE_STALLED,
+        "nothing but this warning: the kubelet is still at it",
+        (Phase.ERROR, Phase.DEFERRED, Phase.INFEASIBLE, Phase.PROPOSED, Phase.SETTLED),
+    ),
+    Phase.PROPOSED: Rule(
+        "no resize condition, and spec, allocated and actual differ",
+        Reason.RESIZE_PROPOSED,
+        "30 seconds",
+        lambda fallback, config: config.kubelet_patience,
+        Reason.KUBELET_SILENT,
+        "nothing but this warning",
+        (Phase.IN_PROGRESS, Phase.DEFERRED, Phase.INFEASIBLE, Phase.ERROR, Phase.SETTLED),
+    ),
+}
+"""Every phase but Settled, in order of precedence. From Settled a new ask leads to Proposed."""
 
 
 def climb(
     pod: Pod, report: PhaseReport, policy: Policy, node: Node | None, rooms: Rooms, config: Config, now: datetime
 ) -> Hold | Rung:
     """What a resize that is not over, and stands as reported, calls for now."""
-    rule = _patience(report.phase, policy.fallback, config)
-    if rule.patience is None or report.since is None:
+    rule = PHASES[report.phase]
+    patience = rule.patience(policy.fallback, config)
+    if patience is None or report.since is None:
         return Hold(rule.waiting, report.detail)
-    due_at = report.since + rule.patience
+    due_at = report.since + patience
     if now >= due_at:
         return _overdue(pod, policy, report, rule, now - report.since)
     words = f"{report.detail}; deadline {due_at.isoformat(timespec='seconds')}"
     if report.phase is not Phase.DEFERRED or not policy.fallback.fit or unexplained(pod, policy) is not None:
         return Hold(rule.waiting, words, due_at)
-    halfway_at = report.since + rule.patience / 2
+    halfway_at = report.since + patience / 2
     if now < halfway_at:
         return Hold(rule.waiting, words, halfway_at)
     return _fit(pod, policy, node, rooms) or Hold(rule.waiting, words, due_at)
 
 
-def _overdue(pod: Pod, policy: Policy, report: PhaseReport, rule: _Patience, waited: timedelta) -> Hold | Rung:
+def _overdue(pod: Pod, policy: Policy, report: PhaseReport, rule: Rule, waited: timedelta) -> Hold | Rung:
     words = f"{report.detail or report.phase} for {int(waited.total_seconds())} s"
     if rule.overdue is not Reason.DEADLINE_PASSED:
         return Hold(rule.overdue or rule.waiting, words)
