@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from autoscaler.adapters.kubernetes import schema
 from autoscaler.core.actions import Outcome, OutcomeKind, Resize
 from autoscaler.core.model import Pod, Resource, ResourceList, Resources
 
@@ -120,7 +121,7 @@ def read_status(body: bytes) -> Status:
         status = _statuses.decode(body)
         if status.kind == "Status":
             return status
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except schema.UNREADABLE:
         pass
     return Status(message=_cut(" ".join(body.decode(errors="replace").split())))
 

@@ -11,6 +11,9 @@ from datetime import datetime
 
 import msgspec
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not what they should be; the last where they nest beyond all reason."""
+
 
 class Wire(msgspec.Struct, rename="camel", gc=False):
     """Base of what is read. gc=False: these trees have no cycles, and tracking them is most of the cost."""

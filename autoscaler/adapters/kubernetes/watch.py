@@ -108,7 +108,7 @@ class Watch(Generic[K, T]):
                 raise self._refused("list", answer.status, answer.body)
             try:
                 page = _lists.decode(answer.body)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except schema.UNREADABLE as error:
                 raise Unreachable(f"{self._about('list')}: the answer is not a list ({error})") from error
             found.extend(map(self.kind.decode, page.items or ()))
             if not page.metadata.continue_:
@@ -177,7 +177,7 @@ class Watch(Generic[K, T]):
             if event.type == "BOOKMARK":
                 self._version = _objects.decode(event.object).metadata.resource_version
                 return
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except schema.UNREADABLE as error:
             raise Expired(f"{self._about('watch')}: a line is not an event ({error})") from error
         if event.type == "ERROR":
             status = read_status(bytes(event.object))

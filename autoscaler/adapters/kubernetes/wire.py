@@ -76,7 +76,7 @@ _verticals = msgspec.json.Decoder(schema.Vertical)
 _named = msgspec.json.Decoder(schema.Named)
 _versions = msgspec.json.Decoder(schema.Version)
 _DIGITS = re.compile(r"[0-9]{1,4}")
-_UNREADABLE = (msgspec.DecodeError, QuantityError, UnicodeDecodeError)
+_UNREADABLE = (*schema.UNREADABLE, QuantityError)
 
 
 def decode_pod(raw: msgspec.Raw | bytes) -> Decoded[PodRef, Pod]:
@@ -188,7 +188,7 @@ def _quantities(amounts: ResourceList) -> dict[str, str]:
 def _name(raw: msgspec.Raw | bytes) -> schema.Name:
     try:
         return _named.decode(raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except schema.UNREADABLE:
         return schema.Name(name="?")
 
 

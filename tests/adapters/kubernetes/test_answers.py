@@ -133,7 +133,9 @@ def test_what_passes_says_how_long_to_wait() -> None:
     assert refusal(403, status(403, "exceeded quota: q")).retry_after_s is None
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>\n<b>proxy</b></html>", b"\xff\xfe", b'{"kind": "Pod"}', b"x" * 5000])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>\n<b>proxy</b></html>", b"\xff\xfe", b'{"kind": "Pod"}', b"x" * 5000, b"[" * 99_999]
+)
 def test_an_answer_that_is_no_status_is_quoted_shortly(body: bytes) -> None:
     outcome = refusal(403, body)
     assert outcome.kind is OutcomeKind.REFUSED

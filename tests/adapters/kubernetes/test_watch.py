@@ -135,7 +135,7 @@ async def test_a_bookmark_moves_the_version_and_nothing_else(api: ApiServer, bui
     assert len((await cluster.observe()).pods) == 1
 
 
-@pytest.mark.parametrize("how", ["answer", "event", "garbage", "html"])
+@pytest.mark.parametrize("how", ["answer", "event", "garbage", "deep", "html"])
 async def test_an_expired_version_or_garbage_lists_again(how: str, api: ApiServer, build: Build) -> None:
     gone = {"kind": "Status", "message": "too old resource version", "reason": "Expired", "code": 410}
     api.objects[PODS] = [pod("doomed"), pod()]
@@ -149,6 +149,8 @@ async def test_an_expired_version_or_garbage_lists_again(how: str, api: ApiServe
         api.send(PODS, "ERROR", gone)
     elif how == "garbage":
         api.send_raw(PODS, b'{"type": "MODIFIED", "obj\n')
+    elif how == "deep":
+        api.send_raw(PODS, b'{"type": "ADDED", "object": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
     elif how == "html":
         api.send_raw(PODS, b"<html>\n<body>the proxy is tired</body>\n")
     await until_pod(cluster, lambda found: found.generation == 2)

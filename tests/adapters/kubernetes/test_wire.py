@@ -176,7 +176,7 @@ def test_an_unreadable_pod_is_a_problem_that_names_it(breakage: Json) -> None:
     assert "sim/bridge-0" in one.problem.detail
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"<html>", b'{"metadata": 3}', b'"\xff"'])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"<html>", b'{"metadata": 3}', b'"\xff"', b"[" * 100_000])
 def test_garbage_is_a_problem(text: bytes) -> None:
     assert decode_pod(text).problem is not None
     assert decode_node(text).problem is not None
