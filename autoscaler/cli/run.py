@@ -56,6 +56,8 @@ def run(wiring: Wiring | None, /, once: bool, **flags: Any) -> int:
           --policies policies/ --once
       BRIDGE_AUTOSCALER_INTERVAL=10s bridge-autoscaler run --policies policies/
     """
+    # the imports take a moment, and the first process of a container is not ended by a signal that it does not handle
+    signal.signal(signal.SIGTERM, _leave)
     from autoscaler.adapters.telemetry import logs
     from autoscaler.cli.wiring import RealWiring, explained
 
@@ -65,6 +67,10 @@ def run(wiring: Wiring | None, /, once: bool, **flags: Any) -> int:
         settings = wiring.settings(given(flags))
         logs.configure(settings.log_format, sys.stderr, debug=debug)
         return asyncio.run(_Controller(wiring, settings).run(once=once))
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(0)
 
 
 class _Controller:

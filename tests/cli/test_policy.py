@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from autoscaler.cli.policy import policy
@@ -74,3 +76,10 @@ def test_what_a_plugin_prints_is_not_part_of_the_document(tmp_path: Path) -> Non
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert "BridgePolicy" in json.dumps(json.loads(done.stdout))
     assert "noise\n" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(GOOD)
+    line = f"{shlex.quote(sys.executable)} -m autoscaler policy validate {shlex.quote(str(tmp_path))} {closed}"
+    assert subprocess.run(["sh", "-c", line]).returncode == 0

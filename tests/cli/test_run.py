@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,16 @@ def test_a_signal_while_it_starts_ends_it(policies: Path) -> None:
     wiring = FakeWiring(cluster=FakeCluster(observing=observing))
     assert run(wiring, policies, "--once") == 0
     assert wiring.cluster.performed == []
+
+
+def test_a_signal_before_anything_has_begun_ends_it(tmp_path: Path) -> None:
+    """It waits for its settings, which come through a pipe."""
+    settings = tmp_path / "settings.yaml"
+    os.mkfifo(settings)
+    process = subprocess.Popen([sys.executable, "-m", "autoscaler", "run", f"--config={settings}"])
+    with settings.open("w"):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
 
 
 def test_a_changed_policy_takes_effect_and_a_bad_one_does_not(policies: Path, capsys: Out) -> None:
