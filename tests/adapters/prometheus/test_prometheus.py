@@ -191,3 +191,21 @@ async def test_the_same_names_with_unusual_characters(prometheus: PrometheusServ
     prometheus.write([memory_series(labels_of(container, **{"odd": 'quo"te'}), [1e9] * len(at), at)])
     policy = Policy("p", Window({}), grid=Grid(60, 600))
     assert history(await measure(prometheus, {container: policy}), container).newest_at > time.time() - 300
+
+
+async def test_memory_in_use_is_the_greatest_of_the_newest_samples_of_every_container(
+    prometheus: PrometheusServer,
+) -> None:
+    """Twice exported, one sample of long ago, a container that is not sized; the pod's own cgroup is none of them."""
+    app = ContainerRef("cache", "bridge-0", "app")
+    at = scrapes(600)
+    used = [9e9] * (len(at) - 6) + [1e9, 1e9, 1e9, 1e9, 3e9, 2e9]
+    exported = (labels_of(app, job="a"), labels_of(app, job="b"), labels_of(app._replace(container=""), job="a"))
+    series = [({"__name__": queries.IN_USE, **labels}, list(zip(at, used, strict=True))) for labels in exported]
+    proxy = app._replace(container="proxy")
+    series.append(({"__name__": queries.IN_USE, **labels_of(proxy)}, [(at[-1], 5e6)]))
+    ended = app._replace(container="ended")
+    series.append(({"__name__": queries.IN_USE, **labels_of(ended)}, [(at[0], 5e6)]))
+    prometheus.write([*series, memory_series(labels_of(app), [1e9] * len(at), at)])
+    measured = await measure(prometheus, {app: Policy("p", Window({}), grid=Grid(60, 600))})
+    assert measured.in_use.of == {app: 3_000_000_000, proxy: 5_000_000}
