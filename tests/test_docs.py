@@ -21,11 +21,12 @@ from pydantic.alias_generators import to_camel
 from autoscaler.core.bounds import amount_of, bound
 from autoscaler.core.model import Resource, Resources
 from autoscaler.core.policy import ContainerPolicy, Stability
+from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.settings import BudgetsSection, Settings, flag_of, load_settings, variable_of
-from tests import reasons_page
+from tests import operations_page, reasons_page
 from tests.rig.rig import Rig
 
 ROOT = Path(__file__).parents[1]
@@ -135,6 +136,15 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_every_reason_is_documented() -> None:
     assert reasons_page.PAGE.read_text() == reasons_page.page(), "run: python -m tests.reasons_page"
+
+
+def test_every_phase_and_reason_has_a_place_in_the_operations_page() -> None:
+    text = operations_page.PAGE.read_text()
+    assert text == operations_page.page(text), "run: python -m tests.operations_page"
+    table = text.partition("## What is done about a reason")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`([A-Z]\w+)`", table)) - {"Revert", "Hold", "Migrate"} == {
+        reason.value for reason in Reason if reason.value != "Revert"
+    }
 
 
 def test_code_that_the_architecture_names_exists() -> None:

@@ -41,7 +41,7 @@ class Rule:
 
     `read_from`: what shows the phase. `waiting`: the reason while it is waited for, as long as `patience` says (None:
     for ever), which is set by `setting`. `overdue`: the reason when that is over, None where it never is. `then`: what
-    is done then, in words. `next`: the phases that may follow, Deleting and Unknown aside, which may always.
+    is done then, in words. `next`: the phases that may follow while nobody else asks; Deleting and Unknown may always.
     """
 
     read_from: str
@@ -100,7 +100,7 @@ PHASES: Mapping[Phase, Rule] = {
         lambda fallback, config: config.actuation_patience,
         Reason.RESIZE_STALLED,
         "nothing but this warning: the kubelet is still at it",
-        (Phase.ERROR, Phase.DEFERRED, Phase.INFEASIBLE, Phase.PROPOSED, Phase.SETTLED),
+        (Phase.ERROR, Phase.DEFERRED, Phase.INFEASIBLE, Phase.SETTLED),
     ),
     Phase.PROPOSED: Rule(
         "no resize condition, and spec, allocated and actual differ",

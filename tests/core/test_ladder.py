@@ -10,12 +10,13 @@ import pytest
 
 from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
 from autoscaler.core.decide import decide
+from autoscaler.core.ladder import PHASES
 from autoscaler.core.model import Ask, Condition, Container, Pod, QoSClass, Resource, Resources
 from autoscaler.core.notes import Notes, learn
 from autoscaler.core.plan import Decision, PredictedOutcome
 from autoscaler.core.policy import Fallback, FallbackAction, Mode, Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.resize import IN_PROGRESS, PENDING
+from autoscaler.core.resize import IN_PROGRESS, PENDING, Phase
 from tests.build import (
     NOW,
     amounts,
@@ -340,3 +341,7 @@ def test_a_server_that_asks_to_wait_is_not_asked_before() -> None:
     decision = decided(settled, notes=notes)
     assert (decision.reason, decision.due_at) == (Reason.THROTTLED, NOW + timedelta(seconds=7))
     assert asked(decided(settled, notes=notes, at=NOW + timedelta(seconds=7)))
+
+
+def test_the_table_has_every_phase_in_order_of_precedence() -> None:
+    assert sorted(PHASES, key=list(Phase).index) == [phase for phase in Phase if phase is not Phase.SETTLED]
