@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from autoscaler.core.actions import OutcomeKind
 from autoscaler.core.decide import decide, select
 from autoscaler.core.model import ClusterSnapshot, PodRef
 from autoscaler.core.notes import Notes, learn
@@ -18,6 +19,10 @@ from autoscaler.core.policy import Config
 from autoscaler.ports import Clock, Cluster, Done, Journal, Leadership, Metrics, Turn, Unavailable, Wake, WakeKind
 
 _IN_FLIGHT = 8
+_AGAIN = dict.fromkeys(
+    (OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN), timedelta(seconds=5)
+)
+"""When a pod is looked at again after a passing trouble: before the next tick, since a deadline may be due."""
 
 
 class Alone:
@@ -84,6 +89,10 @@ class Loop:
             self._due.pop(decision.pod.ref, None)
             if decision.due_at is not None:
                 self._due[decision.pod.ref] = decision.due_at
+        for done in turn.done:
+            if (again := _AGAIN.get(done.outcome.kind)) is not None:
+                wait = again if done.outcome.retry_after_s is None else timedelta(seconds=done.outcome.retry_after_s)
+                self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
         return min(self._due.values(), default=None)
 
     async def turn(self, wake: Wake) -> Turn:

@@ -225,6 +225,24 @@ async def test_whatever_came_of_an_action_is_recorded(kind: OutcomeKind) -> None
     assert [done.outcome.kind for done in turn.done] == [OutcomeKind.ACCEPTED, kind, OutcomeKind.ACCEPTED]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "seconds"),
+    [
+        (Outcome(OutcomeKind.UNKNOWN), 5),
+        (Outcome(OutcomeKind.CONFLICT), 5),
+        (Outcome(OutcomeKind.SUPERSEDED), 5),
+        (Outcome(OutcomeKind.THROTTLED, retry_after_s=2), 2),
+        (Outcome(OutcomeKind.REFUSED), None),
+        (Outcome(OutcomeKind.ACCEPTED), None),
+    ],
+)
+async def test_a_passing_trouble_is_made_up_for_before_the_next_tick(outcome: Outcome, seconds: int | None) -> None:
+    stage = Stage(many(1))
+    stage.cluster.answer = lambda action: outcome
+    await stage.run()
+    assert stage.clock.deadlines == [None if seconds is None else NOW + timedelta(seconds=seconds)]
+
+
 async def test_at_most_eight_actions_are_under_way() -> None:
     stage = Stage(many(40))
     (turn,) = await stage.run()

@@ -15,7 +15,7 @@ from autoscaler.core import decreases, kubelet, quality
 from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate, consult
-from autoscaler.core.guards import Hold, objection
+from autoscaler.core.guards import Hold, objection, unsizable
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.ladder import Rung, climb
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources
@@ -99,6 +99,9 @@ def decide(
             unfinished.append(_Unfinished(pod, policy, report))
             continue
         if (hold := unexplained(pod, policy)) is not None:
+            decisions.append(_held(pod, policy, hold))
+            continue
+        if (hold := unsizable(pod, policy)) is not None:
             decisions.append(_held(pod, policy, hold))
             continue
         candidates.append(_measured(Candidate(pod, policy, rivals.claims(pod)), snapshot, measurements, config))

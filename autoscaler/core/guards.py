@@ -58,7 +58,8 @@ def _pod_level(pod: Pod, policy: Policy) -> Hold | None:
     return Hold(Reason.POD_LEVEL_RESOURCES) if pod.pod_level is not None else None
 
 
-def _sizable(pod: Pod, policy: Policy) -> Hold | None:
+def unsizable(pod: Pod, policy: Policy) -> Hold | None:
+    """Why a settled pod cannot be sized now. An ask that is not over is followed, and given up, all the same."""
     sized = policy.sized(pod)
     if not sized:
         names = ", ".join(c.name for c in pod.containers if c.kind is not ContainerKind.INIT)
@@ -71,7 +72,7 @@ def _sizable(pod: Pod, policy: Policy) -> Hold | None:
     return None
 
 
-GUARDS: tuple[Guard, ...] = (_off, _deleting, _gated, _running, _static, _critical, _best_effort, _pod_level, _sizable)
+GUARDS: tuple[Guard, ...] = (_off, _deleting, _gated, _running, _static, _critical, _best_effort, _pod_level)
 
 
 def objection(pod: Pod, policy: Policy) -> Hold | None:

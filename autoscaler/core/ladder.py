@@ -14,7 +14,17 @@ from autoscaler.core import kubelet
 from autoscaler.core.actions import AskKind
 from autoscaler.core.bounds import ROUND_TO
 from autoscaler.core.guards import Hold
-from autoscaler.core.model import RESOURCES, Container, ContainerKind, Node, Pod, Resource, ResourceList, Resources
+from autoscaler.core.model import (
+    RESOURCES,
+    Container,
+    ContainerKind,
+    Node,
+    Pod,
+    QoSClass,
+    Resource,
+    ResourceList,
+    Resources,
+)
 from autoscaler.core.pairing import Blocked, Wish, pair, qos_class
 from autoscaler.core.plan import PredictedOutcome, Proposal
 from autoscaler.core.policy import Config, Fallback, FallbackAction, Policy
@@ -125,8 +135,10 @@ def climb(
         return Hold(rule.waiting, report.detail)
     due_at = report.since + patience
     if now >= due_at:
-        return _overdue(pod, policy, report, rule, now - report.since)
+        return _overdue(pod, policy, node, report, rule, now - report.since)
     words = f"{report.detail}; deadline {due_at.isoformat(timespec='seconds')}"
+    if report.phase is Phase.DEFERRED and _has_room(pod, node, rooms):
+        return Hold(Reason.KUBELET_NOT_RETRYING, words, due_at)
     if report.phase is not Phase.DEFERRED or not policy.fallback.fit or unexplained(pod, policy) is not None:
         return Hold(rule.waiting, words, due_at)
     halfway_at = report.since + patience / 2
@@ -135,39 +147,59 @@ def climb(
     return _fit(pod, policy, node, rooms) or Hold(rule.waiting, words, due_at)
 
 
-def _overdue(pod: Pod, policy: Policy, report: PhaseReport, rule: Rule, waited: timedelta) -> Hold | Rung:
+def _has_room(pod: Pod, node: Node | None, rooms: Rooms) -> bool:
+    """Whether the whole ask would fit by now. To send the same again would change nothing, and a detour through the old
+    size would give up the room that it reserves; the kubelet looks again by itself, at most 3 minutes later."""
+    found = kubelet.predict(pod, {}, node, rooms.others(pod)).outcome
+    return found in (PredictedOutcome.IN_PLACE, PredictedOutcome.RESTART)
+
+
+def _overdue(
+    pod: Pod, policy: Policy, node: Node | None, report: PhaseReport, rule: Rule, waited: timedelta
+) -> Hold | Rung:
     words = f"{report.detail or report.phase} for {int(waited.total_seconds())} s"
     if rule.overdue is not Reason.DEADLINE_PASSED:
         return Hold(rule.overdue or rule.waiting, words)
     # a decrease that the kubelet cannot apply is no reason to move a pod
     action = FallbackAction.REVERT if report.phase is Phase.ERROR else policy.fallback.action
     if action is FallbackAction.REVERT:
-        return _revert(pod, report.phase, words)
+        return _revert(pod, report.phase, node, words) or Hold(rule.waiting, words)
     return Hold(Reason.DEADLINE_PASSED if action is FallbackAction.HOLD else Reason.MIGRATION_NOT_ENABLED, words)
 
 
-def _revert(pod: Pod, phase: Phase, because: str) -> Hold | Rung:
-    """Back to what the node has granted: a pending ask would reserve room on it for as long as the pod lives."""
+def _revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | Rung | None:
+    """Back to what the node has granted: a pending ask would reserve room on it for as long as the pod lives.
+
+    None: the spec is what is granted.
+    """
     back = granted(pod, phase)
     if (found := qos_class(pod, back)) is not pod.qos_class:
         return Hold(Reason.QOS_WOULD_CHANGE, f"what is in force would make the pod {found}; {because}")
+    # a node that has become too small for what it has granted: the server refuses to put that back
+    if node is not None and (refusal := kubelet.refused_by_api_server(kubelet.resized(pod, back), node)) is not None:
+        return Hold(Reason.EXCEEDS_NODE, f"{refusal}; {because}")
     proposals = tuple(
         Proposal(c, back.get(c.name, c.spec), _reverted(c, back.get(c.name, c.spec), because)) for c in pod.containers
     )
-    return Rung(AskKind.REVERT, Reason.REVERT, because, proposals)
+    return Rung(AskKind.REVERT, Reason.REVERT, because, proposals) if any(p.changed for p in proposals) else None
 
 
 def granted(pod: Pod, phase: Phase) -> dict[str, Resources]:
     """What is in force: requests as allocated and limits from status; after an Error both from status, since
-    `allocatedResources` already shows the refused decrease there."""
-    return {
-        c.name: Resources(
-            _known(c.actual.requests if phase is Phase.ERROR and c.actual else c.allocated, c.spec.requests),
-            _known(c.actual.limits if c.actual else None, c.spec.limits),
-        )
-        for c in pod.containers
-        if c.kind is not ContainerKind.INIT
-    }
+    `allocatedResources` already shows the refused decrease there.
+
+    An ask may follow an Error and wait: limits from status are then still those before the decrease, while a Guaranteed
+    pod needs those that go with what is allocated.
+    """
+    return {c.name: _granted(pod, phase, c) for c in pod.containers if c.kind is not ContainerKind.INIT}
+
+
+def _granted(pod: Pod, phase: Phase, container: Container) -> Resources:
+    actual = container.actual
+    requests = actual.requests if phase is Phase.ERROR and actual else container.allocated
+    guaranteed = pod.qos_class is QoSClass.GUARANTEED and requests is not None
+    limits = requests if guaranteed else actual.limits if actual else None
+    return Resources(_known(requests, container.spec.requests), _known(limits, container.spec.limits))
 
 
 def _known(found: ResourceList | None, spec: ResourceList) -> ResourceList:

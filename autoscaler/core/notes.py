@@ -34,6 +34,8 @@ _BY_CAUSE = {
     "QoSClass": Reason.QOS_WOULD_CHANGE,
 }
 
+_MOST = 16  # refusals that are remembered of one pod
+
 Requests = Mapping[str, ResourceList]  # of a pod's containers, by name
 
 
@@ -51,21 +53,41 @@ class Refusal(NamedTuple):
 class Notes:
     """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change."""
 
-    refusals: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+    refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=lambda: MappingProxyType({}))
     static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
 
     def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
         """The refusal that asking for these resources would meet again: the same ask, or a larger one."""
-        known = self.refusals.get(pod.uid)
-        if known is None or known.node != pod.node or (known.until is not None and now >= known.until):
-            return None
         asked = {c.name: resources.get(c.name, c.spec).requests for c in pod.containers}
-        larger = all(
-            (asked.get(name, ResourceList()).get(resource) or 0) >= (requests.get(resource) or 0)
-            for name, requests in known.requests.items()
-            for resource in RESOURCES
-        )
-        return known if larger else None
+        for known in self.refusals.get(pod.uid, ()):
+            if known.node == pod.node and _holds(known, now) and _reaches(asked, known.requests):
+                return known
+        return None
+
+
+def _holds(refusal: Refusal, now: datetime) -> bool:
+    return refusal.until is None or now < refusal.until
+
+
+def _reaches(asked: Requests, refused: Requests) -> bool:
+    """Whether all that is asked for is as much as was refused, or more."""
+    return all(
+        (asked.get(name, ResourceList()).get(resource) or 0) >= (requests.get(resource) or 0)
+        for name, requests in refused.items()
+        for resource in RESOURCES
+    )
+
+
+def _noted(known: tuple[Refusal, ...], new: Refusal, now: datetime) -> tuple[Refusal, ...]:
+    """With one more refusal, without those that it makes superfluous, or that are over. A pod has a handful."""
+    known = tuple(r for r in known if r.node == new.node and _holds(r, now))
+    if new.until is not None:
+        kept = [r for r in known if r.until is None or r.requests != new.requests]
+    elif any(r.until is None and _reaches(new.requests, r.requests) for r in known):
+        return known
+    else:
+        kept = [r for r in known if r.until is not None or not _reaches(r.requests, new.requests)]
+    return (*kept, new)[-_MOST:]
 
 
 def learn(
@@ -76,7 +98,7 @@ def learn(
     now: datetime,
 ) -> Notes:
     """The notes after a turn that saw all these pods and did these things. What is known of other pods is dropped."""
-    refusals: dict[str, Refusal] = {}
+    refusals: dict[str, tuple[Refusal, ...]] = {}
     static = dict(notes.static)
     for pod in pods:
         if (known := notes.refusals.get(pod.uid)) is not None:
@@ -84,7 +106,8 @@ def learn(
         if not pod.conditions or (report := phase_of(pod)).phase is not Phase.INFEASIBLE or pod.node is None:
             continue
         requests = {c.name: c.spec.requests for c in pod.containers}
-        refusals[pod.uid] = Refusal(pod.node, requests, Reason.RESIZE_INFEASIBLE, report.detail, None)
+        infeasible = Refusal(pod.node, requests, Reason.RESIZE_INFEASIBLE, report.detail, None)
+        refusals[pod.uid] = _noted(refusals.get(pod.uid, ()), infeasible, now)
         if (words := _STATIC.search(report.detail)) is not None:
             resource = Resource.CPU if words[1] == "CPU" else Resource.MEMORY
             static[pod.node] = static.get(pod.node, frozenset()) | {resource}
@@ -98,5 +121,6 @@ def learn(
         else:
             continue
         requests = {p.container.name: p.proposed.requests for p in decision.proposals}
-        refusals[decision.pod.uid] = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait)
+        refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait)
+        refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     return Notes(MappingProxyType(refusals), MappingProxyType(static))

@@ -164,6 +164,11 @@ class Reason(StrEnum):
         _NOTIFY,
     )
     RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now.", "", _NOTIFY
+    KUBELET_NOT_RETRYING = (
+        "KubeletNotRetrying",
+        "The kubelet deferred a resize, and has not looked again since there is room for it.",
+        "Wait: it looks every 3 minutes, and whenever a pod on the node is resized or goes away.",
+    )
     RESIZE_INFEASIBLE = (
         "ResizeInfeasible",
         "The kubelet says that this resize can never be done on this node.",

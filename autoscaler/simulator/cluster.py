@@ -139,7 +139,7 @@ class SimulatedCluster:
             if container.kind is not ContainerKind.INIT:
                 self._usage[ContainerRef(*pod.ref, container.name)] = UsageRecord(demand[container.name])
         self._templates[pod.ref] = pod
-        self._put(_started(pod, began), at=began)
+        self._start(pod, began)
 
     def resize(self, ref: PodRef, changes: tuple[ContainerResize, ...], manager: str) -> Outcome:
         """Anyone's patch to `pods/resize`, under the name that `managedFields` will show. The pod must exist."""
@@ -228,7 +228,9 @@ class SimulatedCluster:
         others = allocated_on(other for other in self._pods_on(pod.node) if other.ref != ref)
         static = frozenset({Resource.CPU} if pod.node in self._static_cpu else ())
         answer = admit(pod, self._nodes[pod.node], others, static)
-        if pod.node in self._swap and footprint(pod, desired).memory != footprint(pod, allocated).memory:
+        if (grant := self._grants.get(ref)) is not None and grant.resources == {c.name: c.spec for c in pod.containers}:
+            answer = Answer(Verdict.ACCEPTED)  # nothing to decide, however little the node can allocate by now
+        elif pod.node in self._swap and footprint(pod, desired).memory != footprint(pod, allocated).memory:
             answer = Answer(Verdict.INFEASIBLE, "In-place resize of containers with swap is not supported.")
         if answer.verdict is not Verdict.ACCEPTED:
             self._put(self._with_condition(pod, PENDING, generation, answer.verdict, answer.message))
@@ -310,16 +312,9 @@ class SimulatedCluster:
         self._later(_RESTARTS, partial(self._start_again, ref, pod.uid, name))
 
     def _start_again(self, ref: PodRef, uid: str, name: str) -> None:
-        pod = self._pod(ref, uid)
-        if pod is None:
-            return
-        self._put(
-            _with_container(
-                pod,
-                name,
-                lambda c: replace(c, running=True, restart_count=c.restart_count + 1, started_at=self._now),
-            )
-        )
+        if (pod := self._pod(ref, uid)) is not None:
+            again = partial(replace, running=True, started_at=self._now)
+            self._put(_with_container(pod, name, lambda c: again(c, restart_count=c.restart_count + 1)))
 
     # ---- StatefulSet and scheduler
 
@@ -366,7 +361,11 @@ class SimulatedCluster:
     def _start_pod(self, ref: PodRef, uid: str) -> None:
         pod = self._pod(ref, uid)
         if pod is not None and not pod.deleting:
-            self._put(_started(replace(pod, phase="Running"), self._now))
+            self._start(replace(pod, phase="Running"), self._now)
+
+    def _start(self, pod: Pod, at: datetime) -> None:
+        self._grants[pod.ref] = _Grant(pod.uid, pod.generation, {c.name: c.spec for c in pod.containers})
+        self._put(_started(pod, at), at=at)
 
 
 def _started(pod: Pod, at: datetime) -> Pod:

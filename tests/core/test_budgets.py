@@ -131,7 +131,7 @@ def test_room_that_has_appeared_is_for_whoever_waits_for_it() -> None:
     """The kubelet tries again within three minutes; until then nobody else is told that there is room."""
     for waits in (pending("other"), replace(pending("other"), asks=ours(20))):
         plan = planned(waits, grows("sim-0"), grows("sim-1"), cpu="4")
-        assert reasons(plan)["other"] is Reason.RESIZE_DEFERRED  # asking again for the same would be nothing new
+        assert reasons(plan)["other"] is Reason.KUBELET_NOT_RETRYING  # asking again for the same would be nothing new
         assert one(plan, "sim-0").prediction.outcome is PredictedOutcome.DEFERRED
         assert (asked(plan), one(plan, "sim-1").reason) == (["sim-0"], Reason.NODE_FULL)
 

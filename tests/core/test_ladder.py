@@ -97,7 +97,7 @@ def asked(decision: Decision) -> Resize:
 def test_a_phase_is_waited_for_until_its_deadline(
     conditions: tuple[Condition, ...], reason: Reason, patience: timedelta | None
 ) -> None:
-    decision = decided(waiting(*conditions, age=10))
+    decision = decided(waiting(*conditions, age=10), neighbour("13"))
     assert (decision.reason, decision.action) == (reason, None)
     assert decision.due_at == (None if patience is None else NOW - timedelta(seconds=10) + patience)
 
@@ -127,6 +127,46 @@ def test_a_resize_past_its_deadline_is_given_up_and_the_spec_goes_back(reason: s
     resize = asked(decision)
     assert resize.kind is AskKind.REVERT
     assert [change.change for change in resize.containers] == [HAS]
+
+
+def test_room_that_a_kubelet_does_not_see_is_waited_for_without_asking_again() -> None:
+    """RSZ-05: the same values again would be no change; the deadline runs on from the ask."""
+    waits = waiting(condition(PENDING, "Deferred", DEFERRED), age=20)
+    decision = decided(waits, neighbour("12"), fallback=FIT)
+    assert (decision.reason, decision.action) == (Reason.KUBELET_NOT_RETRYING, None)
+    assert decision.due_at == NOW + timedelta(seconds=20)
+    assert decided(waits, neighbour("12"), at=NOW + timedelta(seconds=20)).reason is Reason.REVERT
+
+
+def test_a_deadline_is_kept_while_a_container_is_not_running() -> None:
+    """One that crashes again and again would put it off for ever."""
+    crashed = container(WANTED, allocated=HAS.requests, actual=HAS, running=False)
+    waits = replace(waiting(condition(PENDING, "Deferred"), age=40), containers=(crashed,))
+    assert asked(decided(waits)).kind is AskKind.REVERT
+    settled = pod(replace(crashed, spec=HAS))
+    assert decided(settled).reason is Reason.NOT_RUNNING
+
+
+def test_nothing_is_asked_when_there_is_nothing_to_give_up() -> None:
+    waits = waiting(condition(PENDING, "Deferred", DEFERRED), age=40, spec=HAS)
+    decision = decided(waits, neighbour("15"))
+    assert (decision.reason, decision.action) == (Reason.RESIZE_DEFERRED, None)
+
+
+def test_what_a_node_can_no_longer_allocate_is_not_put_back() -> None:
+    """The server refuses a pod that is larger than its node, even if the node has granted it before."""
+    waits = waiting(condition(PENDING, "Deferred", DEFERRED), age=40)
+    small = snapshot(waits, nodes=[node(cpu="1900m")])
+    decision = one(decide(small, measurements([waits]), config(bridges())))
+    assert (decision.reason, decision.action) == (Reason.EXCEEDS_NODE, None)
+
+
+def test_an_ask_that_follows_a_refused_decrease_goes_back_to_what_is_allocated() -> None:
+    """Limits in status are still those before the decrease: a Guaranteed pod needs the ones that go with it."""
+    app = container(WANTED, allocated=amounts("2", "1Gi"), actual=HAS)
+    waits = replace(waiting(condition(PENDING, "Deferred"), age=40), containers=(app,))
+    (change,) = asked(decided(waits)).containers
+    assert change.change == both("2", "1Gi")
 
 
 def test_a_refused_decrease_goes_back_to_what_is_in_force_not_to_what_is_allocated() -> None:
@@ -280,6 +320,20 @@ def test_the_same_or_a_larger_ask_is_not_sent_to_a_node_that_called_it_infeasibl
     plan = decide(snapshot(moved, nodes=[node("node-b")]), measurements((moved,)), config(bridges()), notes=notes)
     assert one(plan).action is not None
     assert asked(decided(back))
+
+
+def test_a_refusal_is_not_forgotten_over_another() -> None:
+    """Neither over one of a larger ask, nor over one that holds for a while only."""
+    small = waiting(condition(PENDING, "Infeasible", "swap"), age=1, spec=both("3", "8Gi"))
+    large = waiting(condition(PENDING, "Infeasible", "swap"), age=1, spec=both("5", "8Gi"))
+    back = given_up(60)
+    wanted = decided(back, recommender=fixed("3", "8Gi"))
+    for later in (noted(large, known=noted(small)), noted(small, known=noted(large))):
+        notes = noted(back, (wanted, Outcome(OutcomeKind.THROTTLED, "slow down")), known=later)
+        for cpu in ("3", "4", "5"):
+            found = decided(back, notes=notes, at=NOW + timedelta(minutes=2), recommender=fixed(cpu, "8Gi"))
+            assert found.reason is Reason.RESIZE_INFEASIBLE
+        assert asked(decided(back, notes=notes, at=NOW + timedelta(minutes=2), recommender=fixed("2500m", "8Gi")))
 
 
 def test_a_static_cpu_manager_is_recognised_by_the_kubelets_words() -> None:

@@ -191,6 +191,40 @@ async def test_static_cpu_manager_makes_a_guaranteed_cpu_change_infeasible_and_n
     assert (await get(sim, "guaranteed")).containers[0].actual == both("1", "512Mi")
 
 
+async def test_with_swap_no_memory_request_changes_and_everything_else_does() -> None:
+    sim = cluster(pod("a", container(sizes("1", "1Gi"))))
+    sim.add_node(node(), swap=True)
+    ask(sim, "a", sizes("1", "2Gi"))
+    after(sim, 1)
+    refused = await get(sim, "a")
+    ask(sim, "a", sizes("2", "1Gi"))
+    after(sim, 1)
+    assert phase_of(refused).phase is Phase.INFEASIBLE
+    assert "swap" in phase_of(refused).detail
+    assert phase_of(await get(sim, "a")).phase is Phase.SETTLED
+
+
+async def test_a_silent_kubelet_answers_when_it_is_back() -> None:
+    sim = cluster(pod("a", container(both("500m", "256Mi"))))
+    sim.silence("n1", START + timedelta(seconds=60))
+    ask(sim, "a", both("1", "512Mi"))
+    after(sim, 59)
+    assert phase_of(await get(sim, "a")).phase is Phase.PROPOSED
+    after(sim, 2)
+    assert phase_of(await get(sim, "a")).phase is Phase.SETTLED
+
+
+async def test_what_is_granted_is_never_pending_however_small_the_node_has_become() -> None:
+    sim = cluster(pod("a", container(both("2", "256Mi"))), pod("b", container(both("1", "256Mi"))))
+    sim.add_node(node(cpu="2500m"))
+    ask(sim, "a", both("2200m", None))
+    after(sim, 1)
+    assert phase_of(await get(sim, "a")).phase is Phase.DEFERRED
+    ask(sim, "a", both("2", None))
+    after(sim, 1)
+    assert phase_of(await get(sim, "a")).phase is Phase.SETTLED
+
+
 async def test_memory_below_usage_is_an_error_that_ends_when_usage_falls() -> None:
     usage = demand(memory=["300Mi"] * 2 + ["100Mi"] * 8)
     sim = cluster(pod("a", container(both("500m", "512Mi"))), usage=usage)
