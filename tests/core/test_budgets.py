@@ -22,6 +22,7 @@ from autoscaler.core.policy import Budgets, ContainerPolicy, Mode
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import IN_PROGRESS, PENDING, Phase, phase_of
 from autoscaler.core.restarts import ACKNOWLEDGED, unavailable
+from autoscaler.core.rooms import Rooms
 from tests.build import (
     NOW,
     both,
@@ -444,7 +445,7 @@ def test_no_plan_exceeds_a_budget_or_gives_the_same_room_twice(
     for name, each_node in cluster.nodes.items():
         here = [p for p in cluster.pods.values() if p.node == name]
         taken = kubelet.allocated_on(here).cpu or 0
-        more, waiting = 0, [p for p in here if phase_of(p).phase in (Phase.DEFERRED, Phase.INFEASIBLE)]
+        more, waiting = 0, [cluster.pods[ref] for ref in Rooms(cluster).unaccepted(name)]
         asked_here = [d for d in grown if d.pod.node == name]
         for decision in asked_here:
             wanted = kubelet.footprint(after[decision.pod.ref], kubelet.desired).cpu or 0
