@@ -188,18 +188,22 @@ def granted(pod: Pod, phase: Phase) -> dict[str, Resources]:
     """What is in force: requests as allocated and limits from status; after an Error both from status, since
     `allocatedResources` already shows the refused decrease there.
 
-    An ask may follow an Error and wait: limits from status are then still those before the decrease, while a Guaranteed
-    pod needs those that go with what is allocated.
+    An ask may follow an Error and wait: limits from status are then still those before the decrease. What is allocated
+    may be above them, and a Guaranteed pod needs those that go with what is allocated.
     """
     return {c.name: _granted(pod, phase, c) for c in pod.containers if c.kind is not ContainerKind.INIT}
 
 
 def _granted(pod: Pod, phase: Phase, container: Container) -> Resources:
     actual = container.actual
-    requests = actual.requests if phase is Phase.ERROR and actual else container.allocated
-    guaranteed = pod.qos_class is QoSClass.GUARANTEED and requests is not None
-    limits = requests if guaranteed else actual.limits if actual else None
-    return Resources(_known(requests, container.spec.requests), _known(limits, container.spec.limits))
+    found = actual.requests if phase is Phase.ERROR and actual else container.allocated
+    requests = _known(found, container.spec.requests)
+    limits = _known(actual.limits if actual else None, container.spec.limits)
+    for resource in RESOURCES:
+        request, limit = requests.get(resource), limits.get(resource)
+        if request and limit and (request > limit or pod.qos_class is QoSClass.GUARANTEED):
+            limits = limits.with_amount(resource, request)
+    return Resources(requests, limits)
 
 
 def _known(found: ResourceList | None, spec: ResourceList) -> ResourceList:

@@ -169,6 +169,15 @@ def test_an_ask_that_follows_a_refused_decrease_goes_back_to_what_is_allocated()
     assert change.change == both("2", "1Gi")
 
 
+def test_no_request_goes_back_above_its_limit() -> None:
+    """What is allocated may be larger than what is in force: the server would refuse the pair."""
+    has = sizes("1", "2Gi", "2", "4Gi")
+    app = container(sizes("1", "4Gi", "2", "4Gi"), allocated=amounts("3", "1Gi"), actual=has)
+    waits = replace(waiting(condition(PENDING, "Deferred"), age=40, qos_class=QoSClass.BURSTABLE), containers=(app,))
+    (change,) = asked(decided(waits)).containers
+    assert change.change == sizes("3", "1Gi", "3")
+
+
 def test_a_refused_decrease_goes_back_to_what_is_in_force_not_to_what_is_allocated() -> None:
     """`allocatedResources` already shows the refused decrease: mixing both would break a Guaranteed pod."""
     app = container(both("2", "1Gi"), allocated=amounts("2", "1Gi"), actual=HAS)
