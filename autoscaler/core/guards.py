@@ -69,6 +69,13 @@ def unsizable(pod: Pod, policy: Policy) -> Hold | None:
             return Hold(Reason.NOT_RUNNING, f"container {container.name} is not running")
         if container.actual is None:
             return Hold(Reason.RESIZE_UNSUPPORTED, f"container {container.name} has no resources in its status")
+    if not any(
+        container.in_force.requests.get(resource)
+        for container in sized
+        if (entry := policy.container_policy(container)) is not None
+        for resource in entry.controlled
+    ):
+        return Hold(Reason.NO_REQUESTS, f"no request of {', '.join(c.name for c in sized)} that the policy controls")
     return None
 
 

@@ -67,6 +67,11 @@ class Reason(StrEnum):
         "A BestEffort pod can never gain requests or limits: its QoS class would change.",
         "Give the pod requests in its template.",
     )
+    NO_REQUESTS = (
+        "NoRequests",
+        "No container that is sized has a request that could be changed: a field that is absent stays absent.",
+        "Give the containers requests in the pod's template.",
+    )
     POD_LEVEL_RESOURCES = "PodLevelResources", "The pod sets spec.resources, which this version does not size."
     RESIZE_UNSUPPORTED = (
         "ResizeUnsupported",

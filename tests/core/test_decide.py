@@ -156,6 +156,11 @@ CASES = [
     _reason(Reason.NOT_RUNNING, lambda: decided(pod(phase="Pending")), "phase Pending"),
     _reason(Reason.STATIC_POD, lambda: decided(pod(static=True)), ""),
     _reason(Reason.BEST_EFFORT, lambda: decided(pod(container(Resources()))), ""),
+    _reason(
+        Reason.NO_REQUESTS,
+        lambda: decided(pod(container(sizes("0", "0", "1", "1Gi")), qos_class=QoSClass.BURSTABLE)),
+        "no request of app that the policy controls",
+    ),
     _reason(Reason.POD_LEVEL_RESOURCES, lambda: decided(pod(pod_level=sizes("1", "1Gi"))), ""),
     _reason(
         Reason.RESIZE_UNSUPPORTED,

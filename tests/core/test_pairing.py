@@ -305,4 +305,6 @@ def test_any_pod_keeps_its_class_its_fields_and_legal_pairs(
         assert any(new is not None for new, _ in sides)
         assert all(new is None or new != old for new, old in sides)
     again = one(decide(snapshot(resized, nodes=[BOUNDLESS]), measured, settings_))
-    assert (again.action, again.reason) == (None, Reason.AT_TARGET)
+    # a memory limit that may not fall yet may do so once others of the pod have risen: the kubelet compares their sum
+    if not any(step.name == "memoryLimit" for each in decision.proposals for step in each.trail):
+        assert (again.action, again.reason) == (None, Reason.AT_TARGET)
