@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cli import plan
+from tests.e2e.cli import Controller, plan
 from tests.rig.rig import Rig, eventually
 from tests.rig.usage import Usage
 
@@ -120,21 +120,40 @@ def test_what_a_horizontal_one_scales_on_is_left_alone(rig: Rig, namespace: str,
     assert [line for line in app["because"] if line.startswith("cpu: hpa keeps 500m") and line.endswith(words)]
 
 
-@pytest.mark.usefixtures("vpa_api")
-def test_a_vertical_one_holds_the_pod_unless_it_is_off(rig: Rig, namespace: str, policies: Path) -> None:
-    vpa = {
+def vertical(namespace: str) -> dict[str, Any]:
+    """A VerticalPodAutoscaler for the StatefulSet."""
+    return {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",
         "metadata": {"name": "sim", "namespace": namespace},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "sim"}},
     }
+
+
+@pytest.mark.usefixtures("vpa_api")
+def test_a_vertical_one_holds_the_pod_unless_it_is_off(rig: Rig, namespace: str, policies: Path) -> None:
+    vpa = vertical(namespace)
     rig.apply(yaml.safe_dump(vpa))
     found = item(rig, policies)
     assert (found["action"], found["reason"]) == ("None", "OtherAutoscaler")
     assert found["detail"] == f"VerticalPodAutoscaler {namespace}/sim with updateMode Auto targets StatefulSet/sim"
-    vpa["spec"]["updatePolicy"] = {"updateMode": "Off"}  # type: ignore[index]
+    vpa["spec"]["updatePolicy"] = {"updateMode": "Off"}
     rig.apply(yaml.safe_dump(vpa))
     assert item(rig, policies)["reason"] != "OtherAutoscaler"
+
+
+@pytest.mark.usefixtures("vpa_api")
+def test_a_vertical_one_is_seen_when_it_appears(rig: Rig, namespace: str, policies: Path, tmp_path: Path) -> None:
+    with Controller(rig, policies, tmp_path / "run.log", "--interval=1s", "--metrics-address=127.0.0.1:0") as running:
+        eventually("a turn about the pod", lambda: bool(reasons(running)), 60)
+        rig.apply(yaml.safe_dump(vertical(namespace)))
+        eventually("it is seen by the watch", lambda: "OtherAutoscaler" in reasons(running), 30)
+
+
+def reasons(running: Controller) -> dict[str, int]:
+    """The reasons of the newest turn."""
+    turns = [line for line in running.lines() if line["event"] == "turn"]
+    return dict(turns[-1].get("reasons", {})) if turns else {}
 
 
 def test_a_pod_that_a_person_resized_is_left_to_them(rig: Rig, namespace: str, policies: Path) -> None:

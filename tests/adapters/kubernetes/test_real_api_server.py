@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
+from aiohttp import web
+from yarl import URL
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.connection import Connection
@@ -139,6 +143,52 @@ async def test_fields_that_a_limit_range_would_add_keep_a_resize_from_being_sent
         assert (outcome.kind, outcome.cause) == (OutcomeKind.REFUSED, "LimitRange")
         assert "app.limits.memory" in outcome.detail
     assert "limits" not in rig.pod(*ref)["spec"]["containers"][0]["resources"]
+
+
+@asynccontextmanager
+async def losing_answers(rig: Rig, folder: Path) -> AsyncIterator[Path]:
+    """A kubeconfig whose server passes everything on and breaks off instead of answering a patch."""
+    context = ssl.create_default_context(cadata=rig.control_plane.certificate.decode())
+
+    async def forward(request: web.Request) -> web.StreamResponse:
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "accept-encoding")}
+        body = await request.read()
+        url = rig.control_plane.url + request.raw_path
+        async with session.request(
+            request.method, URL(url, encoded=True), headers=headers, data=body, ssl=context
+        ) as answer:
+            text = await answer.read()
+            if request.method == "PATCH" and request.transport is not None:
+                request.transport.abort()
+            kept = {k: v for k, v in answer.headers.items() if k in ("Content-Type", "Date")}
+            return web.Response(status=answer.status, body=text, headers=kept)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", forward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    config = yaml.safe_load(rig.kubeconfig.read_text())
+    config["clusters"][0]["cluster"] = {"server": f"http://{host}:{port}"}
+    kubeconfig = folder / "losing.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    async with aiohttp.ClientSession() as session:
+        yield kubeconfig
+    await runner.cleanup()
+
+
+async def test_a_lost_answer_is_looked_up_in_the_pod(rig: Rig, tmp_path: Path) -> None:
+    ref = PodRef(rig.namespace(), "bridge")
+    rig.apply(manifest(*ref))
+    async with cluster_of(rig.kubeconfig) as watching:
+        await until(watching, ref, running)
+    async with losing_answers(rig, tmp_path) as kubeconfig, cluster_of(kubeconfig, watch=False) as cluster:
+        outcome = await cluster.perform(to((await cluster.observe()).pods[ref], 200))
+    assert outcome.kind is OutcomeKind.ACCEPTED
+    assert "lost" in outcome.detail
+    assert rig.pod(*ref)["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "200m"
 
 
 async def test_the_workload_of_a_pod_is_its_topmost_owner(rig: Rig) -> None:
