@@ -29,7 +29,7 @@ test: $(VENV)/.dev binaries lint ## run every test, the real control plane and t
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
 check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute
-	@$(BIN)/python -m pytest -q -m 'not rig'
+	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not slow'
 
 lint: $(VENV)/.dev
 	$(call step,ruff,$(BIN)/ruff check . && $(BIN)/ruff format --check .)

@@ -179,6 +179,7 @@ def _stored(run: Run) -> list[Asked]:
     return sorted(run.asked, key=lambda asked: (asked.at, asked.uid))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_promises_are_kept_in_random_histories(part: int) -> None:
     for seed in range(part, HISTORIES, PARTS):
