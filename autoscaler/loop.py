@@ -23,6 +23,7 @@ _AGAIN = dict.fromkeys(
     (OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN), timedelta(seconds=5)
 )
 """When a pod is looked at again after a passing trouble: before the next tick, since a deadline may be due."""
+_AT_LEAST = timedelta(seconds=1)  # a server that says 0 would be asked without pause
 
 
 class Alone:
@@ -83,15 +84,15 @@ class Loop:
         """
         if turn.plan is None:
             return None
-        if turn.wake.kind is WakeKind.TICK:
-            self._due.clear()
+        for ref in [ref for ref, due_at in self._due.items() if _looked_at(turn, turn.plan, ref, due_at)]:
+            del self._due[ref]  # also of a pod that has gone, of which there is no decision
         for decision in turn.plan.decisions:
-            self._due.pop(decision.pod.ref, None)
             if decision.due_at is not None:
                 self._due[decision.pod.ref] = decision.due_at
         for done in turn.done:
             if (again := _AGAIN.get(done.outcome.kind)) is not None:
-                wait = again if done.outcome.retry_after_s is None else timedelta(seconds=done.outcome.retry_after_s)
+                asked_s = done.outcome.retry_after_s
+                wait = again if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST)
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
         return min(self._due.values(), default=None)
 
@@ -162,6 +163,17 @@ class Loop:
         async with asyncio.TaskGroup() as tasks:
             acting = [tasks.create_task(act(decision)) for decision in plan.acting]
         return tuple(done for task in acting if (done := task.result()) is not None)
+
+
+def _looked_at(turn: Turn, plan: Plan, ref: PodRef, due_at: datetime) -> bool:
+    """Whether a turn looked at a pod with this deadline, as far as it was there."""
+    match turn.wake.kind:
+        case WakeKind.CHANGED:
+            return ref in turn.wake.pods
+        case WakeKind.DEADLINE:
+            return due_at <= plan.taken_at
+        case _:
+            return True
 
 
 def _since(started: float) -> timedelta:

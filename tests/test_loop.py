@@ -204,6 +204,20 @@ async def test_deadlines_outlast_turns_that_did_not_decide_about_their_pods() ->
     assert at == [10, 10, 40, None]
 
 
+@pytest.mark.parametrize("wake", ["its change", "its deadline"])
+async def test_the_deadline_of_a_pod_that_has_gone_goes_with_it(wake: str) -> None:
+    early, late = cooling("early", 10), cooling("late", 40)
+    after = NOW + timedelta(seconds=10)
+    stage = Stage(
+        [early, late],
+        shows=[snapshot(early, late), snapshot(late, at=after)],
+        wakes=[changed(early) if wake == "its change" else Wake(WakeKind.DEADLINE)],
+        settings=config(policy(fixed("800m", None), stability=COOLDOWN)),
+    )
+    await stage.run()
+    assert stage.clock.deadlines == [after, NOW + timedelta(seconds=40)]
+
+
 async def test_an_overdue_deadline_waits_for_the_cluster_to_be_seen_again() -> None:
     early = cooling("early", 10)
     stage = Stage(
@@ -232,6 +246,7 @@ async def test_whatever_came_of_an_action_is_recorded(kind: OutcomeKind) -> None
         (Outcome(OutcomeKind.CONFLICT), 5),
         (Outcome(OutcomeKind.SUPERSEDED), 5),
         (Outcome(OutcomeKind.THROTTLED, retry_after_s=2), 2),
+        (Outcome(OutcomeKind.THROTTLED, retry_after_s=0), 1),
         (Outcome(OutcomeKind.REFUSED), None),
         (Outcome(OutcomeKind.ACCEPTED), None),
     ],
