@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
@@ -45,6 +46,7 @@ _CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress"})
 _MIRROR = "kubernetes.io/config.mirror"  # set by a kubelet on the API's copy of a static pod
 _OS = "kubernetes.io/os"
 _KUEUE = "kueue.x-k8s.io/"  # queue-name, managed, podset, …: labels and annotations of what Kueue admits
+_FAR = 9000  # a year after which nothing happens: the longest duration is 100 years
 _QOS = {str(word): word for word in QoSClass}
 _RESOURCES = {str(word): word for word in Resource}
 
@@ -228,12 +230,17 @@ def _pod(wire: schema.Pod) -> Pod:
         pod_level=_pod_level(spec.resources),
         overhead=_amounts(spec.overhead),
         asks=tuple(
-            Ask(intern(entry.manager), entry.time)
+            Ask(intern(entry.manager), at)
             for entry in meta.managed_fields or ()
-            if entry.subresource == "resize" and entry.time is not None
+            if entry.subresource == "resize" and (at := _moment(entry.time)) is not None
         ),
         gated=_gated(meta, spec),
     )
+
+
+def _moment(found: datetime | None) -> datetime | None:
+    """A moment that durations can be added to. Whoever may write a pod may make up the times in its managedFields."""
+    return found if found is not None and found.year < _FAR else None
 
 
 def _is_own(annotation: str) -> bool:
@@ -278,7 +285,7 @@ def _condition(wire: schema.Condition) -> Condition:
         intern(wire.reason),
         wire.message,
         wire.observed_generation,
-        wire.last_transition_time,
+        _moment(wire.last_transition_time),
     )
 
 
@@ -315,8 +322,8 @@ def _container(
         running=state.running is not None,
         ended=state.terminated is not None and _stays_ended(kind, wire.restart_policy or restart, state.terminated),
         restart_count=status.restart_count,
-        started_at=state.running.started_at if state.running else None,
-        last_terminated=Termination(intern(last.reason), last.exit_code, last.finished_at) if last else None,
+        started_at=_moment(state.running.started_at) if state.running else None,
+        last_terminated=Termination(intern(last.reason), last.exit_code, _moment(last.finished_at)) if last else None,
     )
 
 

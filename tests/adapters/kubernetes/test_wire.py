@@ -46,6 +46,20 @@ def test_the_newest_ask_is_read_from_the_managed_fields_of_the_resize_subresourc
     assert decoded(pod()).newest_ask is None
 
 
+def test_times_that_no_duration_can_be_added_to_are_none() -> None:
+    """Whoever may update a pod may write any time into its managedFields."""
+    never = "9999-12-31T23:59:59Z"
+    made_up = capture("b-deferred-pod")
+    for entry in made_up["metadata"]["managedFields"]:
+        entry["time"] = never
+    for condition in made_up["status"]["conditions"]:
+        condition["lastTransitionTime"] = never
+    made_up["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = never
+    read = decoded(made_up)
+    assert (read.asks, read.containers[0].started_at) == ((), None)
+    assert [condition.last_transition_at for condition in read.conditions] == [None]
+
+
 @pytest.mark.parametrize(
     ("name", "condition", "reason"),
     [("d-error-pod", "PodResizeInProgress", "Error"), ("e-infeasible-cpu", "PodResizePending", "Infeasible")],
