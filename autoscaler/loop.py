@@ -90,9 +90,9 @@ class Loop:
             if decision.due_at is not None:
                 self._due[decision.pod.ref] = decision.due_at
         for done in turn.done:
-            if (again := _AGAIN.get(done.outcome.kind)) is not None:
-                asked_s = done.outcome.retry_after_s
-                wait = again if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST)
+            asked_s = done.outcome.retry_after_s
+            wait = _AGAIN.get(done.outcome.kind) if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST)
+            if wait is not None:
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
         return min(self._due.values(), default=None)
 

@@ -248,6 +248,7 @@ async def test_whatever_came_of_an_action_is_recorded(kind: OutcomeKind) -> None
         (Outcome(OutcomeKind.THROTTLED, retry_after_s=2), 2),
         (Outcome(OutcomeKind.THROTTLED, retry_after_s=0), 1),
         (Outcome(OutcomeKind.REFUSED), None),
+        (Outcome(OutcomeKind.REFUSED, "not yet ready", retry_after_s=10), 10),
         (Outcome(OutcomeKind.ACCEPTED), None),
     ],
 )

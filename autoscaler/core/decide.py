@@ -113,7 +113,7 @@ def decide(
             decisions.append(_decision(one, snapshot, config, rooms, ledger, notes))
         else:
             node = snapshot.nodes.get(one.pod.node or "")
-            rung = climb(one.pod, one.report, one.policy, node, rooms, config, snapshot.taken_at)
+            rung = climb(one.pod, one.report, one.policy, node, rooms, config, notes, snapshot.taken_at)
             decisions.append(_on_rung(one.pod, one.policy, rung, rooms))
     decisions.sort(key=lambda decision: decision.pod.ref)
     unmatched = [] if scope is not None else [p for p in config.policies if p.name not in matched]

@@ -25,6 +25,7 @@ from autoscaler.core.model import (
     ResourceList,
     Resources,
 )
+from autoscaler.core.notes import Notes
 from autoscaler.core.pairing import Blocked, Wish, pair, qos_class
 from autoscaler.core.plan import PredictedOutcome, Proposal
 from autoscaler.core.policy import Config, Fallback, FallbackAction, Policy
@@ -126,9 +127,40 @@ PHASES: Mapping[Phase, Rule] = {
 
 
 def climb(
+    pod: Pod,
+    report: PhaseReport,
+    policy: Policy,
+    node: Node | None,
+    rooms: Rooms,
+    config: Config,
+    notes: Notes,
+    now: datetime,
+) -> Hold | Rung:
+    """What a resize that is not over, and stands as reported, calls for now.
+
+    A rung that the API server has refused is not sent again before its time; meanwhile a deadline is kept all the same.
+    """
+    rung = _climb(pod, report, policy, node, rooms, config, now)
+    if isinstance(rung, Hold):
+        return rung
+    proposed = {p.container.name: p.proposed for p in rung.proposals}
+    if (refusal := notes.refused_rung(pod, rung.kind, proposed, now)) is None:
+        return rung
+    words, due_at = f"{rung.reason} was refused before: {refusal.detail}; {rung.detail}", refusal.until
+    if rung.kind is AskKind.REVERT:
+        return Hold(refusal.reason, words, due_at)
+    deadline = _deadline(report, policy, config)
+    return Hold(PHASES[report.phase].waiting, words, min(at for at in (due_at, deadline) if at is not None))
+
+
+def _deadline(report: PhaseReport, policy: Policy, config: Config) -> datetime | None:
+    patience = PHASES[report.phase].patience(policy.fallback, config)
+    return None if patience is None or report.since is None else report.since + patience
+
+
+def _climb(
     pod: Pod, report: PhaseReport, policy: Policy, node: Node | None, rooms: Rooms, config: Config, now: datetime
 ) -> Hold | Rung:
-    """What a resize that is not over, and stands as reported, calls for now."""
     rule = PHASES[report.phase]
     patience = rule.patience(policy.fallback, config)
     if patience is None or report.since is None:

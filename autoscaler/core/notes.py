@@ -7,13 +7,13 @@ tells of, is recognised by the kubelet's words and remembered for the node.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
-from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.actions import AskKind, Outcome, OutcomeKind
 from autoscaler.core.model import RESOURCES, Pod, Resource, ResourceList, Resources
 from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Policy
@@ -40,13 +40,17 @@ Requests = Mapping[str, ResourceList]  # of a pod's containers, by name
 
 
 class Refusal(NamedTuple):
-    """An ask that was refused, by whom in which words, and until when it is not repeated (None: on this node never)."""
+    """An ask that was refused, by whom in which words, and until when it is not repeated (None: on this node never).
+
+    `kind`: of the ask, where it was the API server that refused.
+    """
 
     node: str | None
     requests: Requests
     reason: Reason
     detail: str
     until: datetime | None
+    kind: AskKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,25 @@ class Notes:
     static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
 
     def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
-        """The refusal that asking for these resources would meet again: the same ask, or a larger one."""
+        """The refusal that asking for these resources would meet again: the same ask, or a larger one.
+
+        That a smaller size could not be put back says nothing about a larger one.
+        """
         asked = {c.name: resources.get(c.name, c.spec).requests for c in pod.containers}
-        for known in self.refusals.get(pod.uid, ()):
-            if known.node == pod.node and _holds(known, now) and _reaches(asked, known.requests):
+        for known in self._valid(pod, now):
+            if known.kind is not AskKind.REVERT and _reaches(asked, known.requests):
                 return known
         return None
+
+    def refused_rung(
+        self, pod: Pod, kind: AskKind, resources: Mapping[str, Resources], now: datetime
+    ) -> Refusal | None:
+        """The API server's refusal of the very same ask, by which it is not sent again with each turn."""
+        asked = {c.name: resources.get(c.name, c.spec).requests for c in pod.containers}
+        return next((one for one in self._valid(pod, now) if one.kind is kind and one.requests == asked), None)
+
+    def _valid(self, pod: Pod, now: datetime) -> Iterator[Refusal]:
+        return (one for one in self.refusals.get(pod.uid, ()) if one.node == pod.node and _holds(one, now))
 
 
 def _holds(refusal: Refusal, now: datetime) -> bool:
@@ -114,13 +131,15 @@ def learn(
     for decision, outcome in done:
         if (policy := policies.get(decision.policy or "")) is None:
             continue
+        told = None if outcome.retry_after_s is None else timedelta(seconds=outcome.retry_after_s)
         if outcome.kind is OutcomeKind.REFUSED:
-            reason, wait = _BY_CAUSE.get(outcome.cause, Reason.REFUSED), policy.fallback.retry_after
+            reason, wait = _BY_CAUSE.get(outcome.cause, Reason.REFUSED), told or policy.fallback.retry_after
         elif outcome.kind is OutcomeKind.THROTTLED:
-            reason, wait = Reason.THROTTLED, timedelta(seconds=outcome.retry_after_s or _THROTTLED_S)
+            reason, wait = Reason.THROTTLED, told or timedelta(seconds=_THROTTLED_S)
         else:
             continue
         requests = {p.container.name: p.proposed.requests for p in decision.proposals}
-        refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait)
+        kind = decision.action.kind if decision.action is not None else None
+        refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     return Notes(MappingProxyType(refusals), MappingProxyType(static))

@@ -385,6 +385,49 @@ def test_what_the_server_refuses_is_named_and_not_repeated_for_a_while(cause: st
     assert asked(decided(settled, notes=notes, recommender=fixed("3", "8Gi")))
 
 
+def test_a_revert_that_the_server_refuses_is_named_and_not_sent_with_every_turn() -> None:
+    """A LimitRange that appeared in the meantime may forbid the size in force."""
+    waits = waiting(condition(PENDING, "Deferred"), age=60)
+    revert = decided(waits)
+    assert asked(revert).kind is AskKind.REVERT
+    notes = noted(waits, (revert, Outcome(OutcomeKind.REFUSED, "minimum is 3", "LimitRange")))
+    held = decided(waits, notes=notes)
+    again_at = NOW + bridges().fallback.retry_after
+    assert (held.reason, held.action, held.due_at) == (Reason.LIMIT_RANGE, None, again_at)
+    assert "Revert was refused before: minimum is 3" in held.detail
+    assert asked(decided(waits, notes=notes, at=again_at)).kind is AskKind.REVERT
+    # it says nothing about larger sizes, once the pod has settled at one
+    grown = replace(waits, containers=(container(WANTED),), conditions=())
+    assert asked(decided(grown, notes=notes, recommender=fixed("3", "8Gi"))).kind is AskKind.TARGET
+
+
+def test_a_revert_of_what_a_static_manager_calls_infeasible_is_sent() -> None:
+    """The larger size that the pod has is not the one that was refused."""
+    waits = waiting(condition(PENDING, "Infeasible", "static"), age=60, spec=both("1", "2Gi"))
+    assert asked(decided(waits, notes=noted(waits))).kind is AskKind.REVERT
+
+
+def test_a_fit_that_the_server_refuses_moves_no_deadline() -> None:
+    fallback = Fallback(after=AFTER, fit=True)
+    waits = waiting(condition(PENDING, "Deferred"), age=25)
+    fit = decided(waits, neighbour("13"), fallback=fallback)
+    assert asked(fit).kind is AskKind.FIT
+    notes = noted(waits, (fit, Outcome(OutcomeKind.REFUSED, "no", "ResourceQuota")))
+    held = decided(waits, neighbour("13"), notes=notes, fallback=fallback)
+    assert (held.reason, held.action) == (Reason.RESIZE_DEFERRED, None)
+    assert held.due_at == NOW + timedelta(seconds=15)
+    later = decided(waits, neighbour("13"), notes=notes, fallback=fallback, at=NOW + timedelta(seconds=15))
+    assert asked(later).kind is AskKind.REVERT
+
+
+def test_a_refusal_that_passes_by_itself_is_waited_for_as_long_as_it_says() -> None:
+    settled = pod(container(HAS))
+    starting = Outcome(OutcomeKind.REFUSED, "not yet ready to handle request", "NotReady", retry_after_s=10)
+    notes = noted(settled, (decided(settled), starting))
+    assert decided(settled, notes=notes).due_at == NOW + timedelta(seconds=10)
+    assert asked(decided(settled, notes=notes, at=NOW + timedelta(seconds=10)))
+
+
 def test_what_is_known_of_a_pod_goes_with_the_pod() -> None:
     notes = noted(waiting(condition(PENDING, "Infeasible"), age=1))
     assert notes.refusals
