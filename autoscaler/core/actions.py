@@ -18,6 +18,10 @@ class AskKind(StrEnum):
     REVERT = "bridge-autoscaler-revert"  # back to what is in force: the ask is given up
 
 
+OURS = frozenset(map(str, AskKind))
+"""The field managers of this program."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerResize:
     """The fields of one container that change, and only those: an absent amount stays as it is."""

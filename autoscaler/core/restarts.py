@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from autoscaler.core import kubelet
-from autoscaler.core.actions import AskKind
+from autoscaler.core.actions import OURS, AskKind
 from autoscaler.core.guards import Hold
 from autoscaler.core.model import ANNOTATION_PREFIX, Container, ContainerKind, Pod
 from autoscaler.core.policy import Policy
@@ -20,7 +20,6 @@ ACKNOWLEDGED = f"{ANNOTATION_PREFIX}acknowledged"
 WINDOW = timedelta(minutes=1)
 """For how long after an ask a restart is put down to it, and after a restart the pod is not counted on."""
 
-_OURS = frozenset(map(str, AskKind))
 _GOING_ON = frozenset({Phase.SETTLED, Phase.DELETING})
 
 
@@ -47,7 +46,7 @@ def disrupted(pod: Pod, now: datetime) -> Disruption | None:
     """The restart that a resize of ours has caused or is going to cause by `resizePolicy`, until it is over."""
     if not any(container.restart_on for container in pod.containers) or pod.phase in kubelet.FINISHED_PHASES:
         return None
-    asks = [ask.at for ask in pod.asks if ask.manager in _OURS and ask.manager != AskKind.REVERT]
+    asks = [ask.at for ask in pod.asks if ask.manager in OURS and ask.manager != AskKind.REVERT]
     if not asks:
         return None
     asked_at = max(asks)
@@ -90,7 +89,7 @@ def _ended_after(pod: Pod, container: Container) -> datetime | None:
     moment = container.started_at if last is None or last.finished_at is None else last.finished_at
     if moment is None:
         return None
-    ours = (ask.at for ask in pod.asks if ask.manager in _OURS)
+    ours = (ask.at for ask in pod.asks if ask.manager in OURS)
     return moment if any(timedelta(0) <= moment - at <= WINDOW for at in ours) else None
 
 

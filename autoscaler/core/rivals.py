@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from autoscaler.core.actions import AskKind
+from autoscaler.core.actions import OURS
 from autoscaler.core.guards import Hold
 from autoscaler.core.model import Autoscaler, ClusterSnapshot, Pod, Resource
 from autoscaler.core.policy import Policy
@@ -54,16 +54,13 @@ class Rivals:
 
     def _writer(self, pod: Pod, policy: Policy) -> Hold | None:
         ask = pod.newest_ask
-        if ask is None or ask.manager in _OURS:
+        if ask is None or ask.manager in OURS:
             return None
         due_at = ask.at + policy.stability.other_writer_hold
         if self._now >= due_at:
             return None
         asked, until = (at.isoformat(timespec="seconds") for at in (ask.at, due_at))
         return Hold(Reason.OTHER_WRITER, f"{ask.manager} asked for a size at {asked}; left to it until {until}", due_at)
-
-
-_OURS = frozenset(map(str, AskKind))
 
 
 def _named(one: Autoscaler) -> str:

@@ -14,7 +14,7 @@ from itertools import zip_longest
 import pytest
 
 from autoscaler.core import kubelet
-from autoscaler.core.actions import AskKind, Resize
+from autoscaler.core.actions import OURS, AskKind, Resize
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Container, Node, Pod, QoSClass, Resource, Resources
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, PredictedOutcome
@@ -35,7 +35,6 @@ _MAKES_UP = dict.fromkeys((Kind.BLIND, Kind.ALLOCATABLE), TICK + _SLACK) | dict.
     (Kind.CONFLICT, Kind.LOSE, Kind.THROTTLE), timedelta(seconds=5) + _SLACK
 )
 _PATIENCE = {Phase.DEFERRED: POLICY.fallback.after, Phase.INFEASIBLE: POLICY.fallback.infeasible_after}
-_OURS = frozenset(map(str, AskKind))
 _ACTS = frozenset({Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE, Reason.FIT, Reason.REVERT})
 _REST: Mapping[Phase, Set[Reason]] = {phase: frozenset() for phase in Phase} | {
     Phase.SETTLED: frozenset(Reason) - _ACTS,
@@ -79,7 +78,7 @@ class Promises:
             report, ask = phase_of(pod), pod.newest_ask
             if (patience := _PATIENCE.get(report.phase)) is None or ask is None or pod.deleting:
                 continue
-            if ask.manager not in _OURS:
+            if ask.manager not in OURS:
                 patience = max(patience, POLICY.stability.other_writer_hold)
             if storm.too_small(pod):  # the server refuses to put back what is in force
                 continue
@@ -116,7 +115,7 @@ class Promises:
         restarting = [d.pod for d in asking if kubelet.restarted_by(d.pod, _proposed(d))]
         # what others restart, and a grant that only takes effect as a revert follows it, is not charged
         asked = [p for p in snapshot.pods.values() if p.newest_ask is not None]
-        ours = [p for p in asked if p.newest_ask is not None and p.newest_ask.manager in _OURS - {AskKind.REVERT}]
+        ours = [p for p in asked if p.newest_ask is not None and p.newest_ask.manager in OURS - {AskKind.REVERT}]
         down = [p for p in ours if any(map(_restarts, p.containers)) and p not in restarting]
         if restarting and len(restarting) + len(down) > CONFIG.budgets.max_disruptions_per_namespace:
             names = ", ".join(pod.name for pod in (*restarting, *down))
