@@ -42,7 +42,7 @@ Requests = Mapping[str, ResourceList]  # of a pod's containers, by name
 class Refusal(NamedTuple):
     """An ask that was refused, by whom in which words, and until when it is not repeated (None: on this node never).
 
-    `kind`: of the ask, where it was the API server that refused.
+    `kind`: of the ask, where it was the API server that refused. `has`: what the spec had then.
     """
 
     node: str | None
@@ -51,6 +51,7 @@ class Refusal(NamedTuple):
     detail: str
     until: datetime | None
     kind: AskKind | None = None
+    has: Requests = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,9 @@ class Notes:
     static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
 
     def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
-        """The refusal that asking for these resources would meet again: the same ask, or a larger one.
-
-        That a smaller size could not be put back says nothing about a larger one.
-        """
+        """The refusal that asking for these resources would meet again: the same ask, or one that goes further."""
         asked = {c.name: resources.get(c.name, c.spec).requests for c in pod.containers}
-        for known in self._valid(pod, now):
-            if known.kind is not AskKind.REVERT and _reaches(asked, known.requests):
-                return known
-        return None
+        return next((known for known in self._valid(pod, now) if _repeats(asked, known)), None)
 
     def refused_rung(
         self, pod: Pod, kind: AskKind, resources: Mapping[str, Resources], now: datetime
@@ -84,6 +79,20 @@ class Notes:
 
 def _holds(refusal: Refusal, now: datetime) -> bool:
     return refusal.until is None or now < refusal.until
+
+
+def _repeats(asked: Requests, refusal: Refusal) -> bool:
+    """What was to fall and may not says nothing about growing: amounts that fell count as far as they fell."""
+    return all(
+        wanted <= refused if refused < has else wanted >= refused
+        for name in refusal.requests
+        for resource in RESOURCES
+        for has, refused, wanted in [_amounts(resource, name, refusal.has, refusal.requests, asked)]
+    )
+
+
+def _amounts(resource: Resource, name: str, *of: Requests) -> list[int]:
+    return [one.get(name, ResourceList()).get(resource) or 0 for one in of]
 
 
 def _reaches(asked: Requests, refused: Requests) -> bool:
@@ -134,12 +143,15 @@ def learn(
         told = None if outcome.retry_after_s is None else timedelta(seconds=outcome.retry_after_s)
         if outcome.kind is OutcomeKind.REFUSED:
             reason, wait = _BY_CAUSE.get(outcome.cause, Reason.REFUSED), told or policy.fallback.retry_after
+        elif outcome.kind is OutcomeKind.ALTERED:
+            reason, wait = Reason.ADMISSION_DENIED, policy.fallback.retry_after
         elif outcome.kind is OutcomeKind.THROTTLED:
             reason, wait = Reason.THROTTLED, told or timedelta(seconds=_THROTTLED_S)
         else:
             continue
         requests = {p.container.name: p.proposed.requests for p in decision.proposals}
+        has = {p.container.name: p.container.spec.requests for p in decision.proposals}
         kind = decision.action.kind if decision.action is not None else None
-        refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind)
+        refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind, has)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     return Notes(MappingProxyType(refusals), MappingProxyType(static))

@@ -125,7 +125,7 @@ class Reason(StrEnum):
     )
     ADMISSION_DENIED = (
         "AdmissionDenied",
-        "An admission policy or webhook of the cluster denies the resize.",
+        "An admission policy or webhook of the cluster denies the resize, or makes another of it.",
         "The detail names it.",
     )
     THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again."

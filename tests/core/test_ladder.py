@@ -428,6 +428,27 @@ def test_a_refusal_that_passes_by_itself_is_waited_for_as_long_as_it_says() -> N
     assert asked(decided(settled, notes=notes, at=NOW + timedelta(seconds=10)))
 
 
+def test_a_decrease_that_the_server_refuses_holds_back_no_increase() -> None:
+    """A minimum of a LimitRange, and then the load rises."""
+    settled = pod(container(HAS))
+    smaller = decided(settled, recommender=fixed("500m", "4Gi"))
+    notes = noted(settled, (smaller, Outcome(OutcomeKind.REFUSED, "minimum is 1", "LimitRange")))
+    for cpu in ("500m", "400m"):
+        assert decided(settled, notes=notes, recommender=fixed(cpu, "4Gi")).reason is Reason.LIMIT_RANGE
+    for cpu in ("600m", "4"):
+        assert asked(decided(settled, notes=notes, recommender=fixed(cpu, "4Gi")))
+
+
+def test_what_admission_makes_another_size_of_is_not_asked_again_after_each_cooldown() -> None:
+    settled = pod(container(HAS))
+    altered = Outcome(OutcomeKind.ALTERED, "admission changes the resize: app.requests.cpu: 3 stored, 4 asked")
+    short = {"bridges": bridges(Fallback(retry_after=timedelta(minutes=2)))}
+    notes = learn(Notes(), (settled,), [(decided(settled), altered)], short, NOW)
+    stored = pod(container(both("3", "8Gi")))
+    assert decided(stored, notes=notes).reason is Reason.ADMISSION_DENIED
+    assert asked(decided(stored, notes=notes, at=NOW + timedelta(minutes=2)))
+
+
 def test_what_is_known_of_a_pod_goes_with_the_pod() -> None:
     notes = noted(waiting(condition(PENDING, "Infeasible"), age=1))
     assert notes.refusals
@@ -437,7 +458,7 @@ def test_what_is_known_of_a_pod_goes_with_the_pod() -> None:
 def test_passing_troubles_are_not_refusals() -> None:
     settled = pod(container(HAS))
     for kind in OutcomeKind:
-        if kind not in (OutcomeKind.REFUSED, OutcomeKind.THROTTLED):
+        if kind not in (OutcomeKind.REFUSED, OutcomeKind.ALTERED, OutcomeKind.THROTTLED):
             assert not noted(settled, (decided(settled), Outcome(kind))).refusals
 
 
