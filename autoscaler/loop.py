@@ -19,10 +19,9 @@ from autoscaler.core.policy import Config
 from autoscaler.ports import Clock, Cluster, Done, Journal, Leadership, Metrics, Turn, Unavailable, Wake, WakeKind
 
 _IN_FLIGHT = 8
-_AGAIN = dict.fromkeys(
-    (OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN), timedelta(seconds=5)
-)
-"""When a pod is looked at again after a passing trouble: before the next tick, since a deadline may be due."""
+_PASSING = frozenset({OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN})
+"""Troubles after which a pod is looked at again before the next tick, since a deadline may be due."""
+_AGAIN, _AGAIN_AT_MOST = timedelta(seconds=5), timedelta(seconds=30)
 _AT_LEAST = timedelta(seconds=1)  # a server that says 0 would be asked without pause
 
 
@@ -62,6 +61,7 @@ class Loop:
         self._stopping = asyncio.Event()
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
+        self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
         self._notes = Notes()
         self.busy_since: float | None = None
 
@@ -84,17 +84,33 @@ class Loop:
         """
         if turn.plan is None:
             return None
+        if turn.wake.kind is WakeKind.TICK:
+            there = {decision.pod.ref for decision in turn.plan.decisions}
+            self._troubles = {ref: trouble for ref, trouble in self._troubles.items() if ref in there}
         for ref in [ref for ref, due_at in self._due.items() if _looked_at(turn, turn.plan, ref, due_at)]:
             del self._due[ref]  # also of a pod that has gone, of which there is no decision
         for decision in turn.plan.decisions:
             if decision.due_at is not None:
                 self._due[decision.pod.ref] = decision.due_at
         for done in turn.done:
-            asked_s = done.outcome.retry_after_s
-            wait = _AGAIN.get(done.outcome.kind) if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST)
-            if wait is not None:
+            if (wait := self._wait(done, turn.plan.taken_at)) is not None:
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
         return min(self._due.values(), default=None)
+
+    def _wait(self, done: Done, now: datetime) -> timedelta | None:
+        """How long a pod is left after an action that may still be done; None where nothing has to be made up for."""
+        ref, outcome = done.decision.pod.ref, done.outcome
+        count, last_at = self._troubles.pop(ref, (0, now))
+        if outcome.kind not in _PASSING:
+            return None if outcome.retry_after_s is None else max(timedelta(seconds=outcome.retry_after_s), _AT_LEAST)
+        if outcome.kind is OutcomeKind.UNKNOWN and not outcome.cause:
+            return _AGAIN  # nobody answered, so nobody is burdened
+        # a server that answers with the same trouble each time is asked less and less often
+        count = count + 1 if now - last_at <= 2 * _AGAIN_AT_MOST else 1
+        self._troubles[ref] = count, now
+        wait = min(_AGAIN * 2 ** min(count - 1, 8), _AGAIN_AT_MOST)
+        asked_s = outcome.retry_after_s
+        return wait if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST, wait if count > 1 else _AT_LEAST)
 
     async def turn(self, wake: Wake) -> Turn:
         """One turn: decide about everything on a tick, about the pods that are due on a deadline, or that changed.

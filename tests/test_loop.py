@@ -259,6 +259,28 @@ async def test_a_passing_trouble_is_made_up_for_before_the_next_tick(outcome: Ou
     assert stage.clock.deadlines == [None if seconds is None else NOW + timedelta(seconds=seconds)]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "waits"),
+    [
+        (Outcome(OutcomeKind.UNKNOWN, "HTTP 500: failed calling webhook", "InternalError"), [5, 10, 20, 30, 30]),
+        (Outcome(OutcomeKind.CONFLICT), [5, 10, 20, 30, 30]),
+        (Outcome(OutcomeKind.THROTTLED, retry_after_s=1), [1, 10, 20, 30, 30]),
+        (Outcome(OutcomeKind.UNKNOWN, "cannot be reached"), [5, 5, 5, 5, 5]),
+    ],
+)
+async def test_a_trouble_that_does_not_pass_is_not_met_more_and_more(outcome: Outcome, waits: list[int]) -> None:
+    """A webhook that is down answers each resize with 500, for as long as it is down."""
+    at, shows = NOW, []
+    for wait in waits:
+        shows.append(snapshot(*many(1), at=at))
+        at += timedelta(seconds=wait)
+    stage = Stage(many(1), shows=shows, wakes=[changed(*many(1))] * 4)
+    stage.cluster.answer = lambda action: outcome
+    await stage.run()
+    found = [due for due in stage.clock.deadlines if due is not None]
+    assert found == [each.taken_at + timedelta(seconds=wait) for each, wait in zip(shows, waits, strict=True)]
+
+
 async def test_at_most_eight_actions_are_under_way() -> None:
     stage = Stage(many(40))
     (turn,) = await stage.run()

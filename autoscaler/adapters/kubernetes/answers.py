@@ -144,7 +144,7 @@ def refusal(code: int, body: bytes, retry_after: str | None = None) -> Outcome:
     message = _cut(status.message) or f"HTTP {code}"
     details = status.details or _Details()
     if code >= 500 or code == 408:
-        return Outcome(OutcomeKind.UNKNOWN, f"HTTP {code}: {message}", status.reason)
+        return Outcome(OutcomeKind.UNKNOWN, f"HTTP {code}: {message}", status.reason or f"HTTP {code}")
     if code == 403 and not details.causes and (rule := missing_rule(status.message)):
         return Outcome(OutcomeKind.FORBIDDEN, rule, "MissingRule")
     if code == 422 and any(cause.field == "metadata.uid" for cause in details.causes or ()):

@@ -74,8 +74,8 @@ def status(code: int, message: str, *causes: Json, reason: str = "", **details: 
         (422, "resource limits cannot be removed", OutcomeKind.REFUSED, "Removed"),
         (422, "something new", OutcomeKind.REFUSED, "Invalid"),
         (429, "too many requests", OutcomeKind.THROTTLED, ""),
-        (500, "etcd is gone", OutcomeKind.UNKNOWN, ""),
-        (504, "timed out", OutcomeKind.UNKNOWN, ""),
+        (500, "etcd is gone", OutcomeKind.UNKNOWN, "HTTP 500"),
+        (504, "timed out", OutcomeKind.UNKNOWN, "HTTP 504"),
         (418, "a teapot", OutcomeKind.REFUSED, ""),
     ],
 )
