@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from autoscaler.core.actions import OutcomeKind
+from autoscaler.core.actions import AskKind, OutcomeKind
 from autoscaler.core.decide import decide, select
+from autoscaler.core.history import Measurements
 from autoscaler.core.model import ClusterSnapshot, PodRef
 from autoscaler.core.notes import Notes, learn
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import Config
+from autoscaler.core.resize import Phase, phase_of
 from autoscaler.ports import Clock, Cluster, Done, Journal, Leadership, Metrics, Turn, Unavailable, Wake, WakeKind
 
 _IN_FLIGHT = 8
@@ -62,6 +65,8 @@ class Loop:
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
         self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
+        self._deciding: frozenset[PodRef] = frozenset()  # those that are due and the running turn decides about
+        self._known: Config | None = None
         self._notes = Notes()
         self.busy_since: float | None = None
 
@@ -73,7 +78,7 @@ class Loop:
         """Turn after turn, until the clock says stop."""
         wake = Wake(WakeKind.TICK)
         while wake.kind is not WakeKind.STOP and not self._stopping.is_set():
-            turn = await self.turn(wake)
+            turn = await self._keeping_deadlines(wake)
             if not self._stopping.is_set():
                 wake = await self._clock.wait(self._next_deadline(turn))
 
@@ -112,6 +117,68 @@ class Loop:
         asked_s = outcome.retry_after_s
         return wait if asked_s is None else max(timedelta(seconds=asked_s), _AT_LEAST, wait if count > 1 else _AT_LEAST)
 
+    async def _keeping_deadlines(self, wake: Wake) -> Turn:
+        """One turn. What falls due while it lasts is given up beside it."""
+        if not self._due:
+            return await self.turn(wake)
+        self._deciding = frozenset()
+        over = asyncio.Event()
+        keeping = asyncio.create_task(self._keep_deadlines(over))
+        try:
+            return await self.turn(wake)
+        finally:
+            over.set()
+            await keeping
+
+    async def _keep_deadlines(self, over: asyncio.Event) -> None:
+        ended = asyncio.create_task(over.wait())
+        left: set[PodRef] = set()
+        while due := [(at, ref) for ref, at in self._due.items() if ref not in left]:
+            at, first = min(due)
+            waiting = asyncio.create_task(self._clock.until(at))
+            await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if over.is_set():
+                break
+            left |= {first, *await self._give_up()}
+        await ended
+
+    async def _give_up(self) -> frozenset[PodRef]:
+        """Perform the reverts that are due, beside a turn that lasts; the pods that were looked at.
+
+        Reverts alone: they need no room and no budget that the turn may be granting to others at this moment, and no
+        recommender.
+        """
+        started, config = time.monotonic(), self._known
+        try:
+            snapshot = await self._cluster.observe()
+        except Unavailable:
+            return frozenset(self._due)
+        due = frozenset(ref for ref, at in self._due.items() if at <= snapshot.taken_at)
+        unfinished = frozenset(
+            ref
+            for ref in due - self._deciding
+            if (pod := snapshot.pods.get(ref)) is not None and phase_of(pod).phase is not Phase.SETTLED
+        )
+        if config is None or not unfinished:
+            return due
+        plan = await asyncio.to_thread(decide, snapshot, Measurements(), config, unfinished, notes=self._notes)
+        reverts = tuple(d for d in plan.decisions if d.action is not None and d.action.kind is AskKind.REVERT)
+        plan = replace(plan, decisions=reverts)
+        done = await self._act(plan, beside=True)
+        if done:
+            self._learn(snapshot, config, done)
+            self._record(Turn(0, Wake(WakeKind.DEADLINE, due), _since(started), plan, done))
+        for one in done:
+            self._due.pop(one.decision.pod.ref, None)
+            if (wait := self._wait(one, snapshot.taken_at)) is not None:
+                self._due[one.decision.pod.ref] = snapshot.taken_at + wait
+        return due
+
+    def _record(self, turn: Turn) -> None:
+        self._turns += 1
+        self._journal.record(replace(turn, number=self._turns))
+
     async def turn(self, wake: Wake) -> Turn:
         """One turn: decide about everything on a tick, about the pods that are due on a deadline, or that changed.
 
@@ -124,24 +191,25 @@ class Loop:
             self.busy_since = None
         # other people's pods change all the time
         if wake.kind is not WakeKind.CHANGED or turn.plan is None or turn.plan.decisions:
-            self._turns = turn.number
-            self._journal.record(turn)
+            self._record(turn)
         return turn
 
     async def _turn(self, wake: Wake, started: float) -> Turn:
         # in a thread: many policies take long to read, and a plug-in's constructor may do anything
-        config = await asyncio.to_thread(self._config)
-        number, leading = self._turns + 1, self._leadership.leading()
+        config = self._known = await asyncio.to_thread(self._config)
+        leading = self._leadership.leading()
         try:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
-            return Turn(number, wake, _since(started), unavailable=str(error), leading=leading)
+            return Turn(0, wake, _since(started), unavailable=str(error), leading=leading)
         if wake.kind is WakeKind.TICK:
             self._metrics.follow(select(snapshot, config))
-        plan = await self._decide(snapshot, config, self._scope(wake, snapshot))
+        scope = self._scope(wake, snapshot)
+        self._deciding = scope or frozenset()
+        plan = await self._decide(snapshot, config, scope)
         done = await self._act(plan)
         self._learn(snapshot, config, done)
-        return Turn(number, wake, _since(started), plan, done, leading=leading or bool(done))
+        return Turn(0, wake, _since(started), plan, done, leading=leading or bool(done))
 
     def _scope(self, wake: Wake, snapshot: ClusterSnapshot) -> frozenset[PodRef] | None:
         """The pods that a turn decides about; None: all."""
@@ -164,7 +232,7 @@ class Loop:
         outcomes = [(one.decision, one.outcome) for one in done]
         self._notes = learn(self._notes, snapshot.pods.values(), outcomes, policies, snapshot.taken_at)
 
-    async def _act(self, plan: Plan) -> tuple[Done, ...]:
+    async def _act(self, plan: Plan, *, beside: bool = False) -> tuple[Done, ...]:
         slots = asyncio.Semaphore(_IN_FLIGHT)
 
         async def act(decision: Decision) -> Done | None:
@@ -173,7 +241,8 @@ class Loop:
                     return None
                 started = time.monotonic()
                 outcome = await self._cluster.perform(decision.action)
-                self.busy_since = time.monotonic()
+                if not beside:
+                    self.busy_since = time.monotonic()
                 return Done(decision, outcome, _since(started))
 
         async with asyncio.TaskGroup() as tasks:

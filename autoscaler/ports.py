@@ -62,6 +62,10 @@ class Clock(Protocol):
     async def wait(self, until: datetime | None) -> Wake:
         """Sleep until the tick, a change or `until` (the API server's time), whichever comes first."""
 
+    async def until(self, moment: datetime) -> None:
+        """Sleep until this moment (the API server's time), whatever else happens. Where a turn takes no time, as in a
+        simulation, that is for ever."""
+
 
 class Leadership(Protocol):
     """Which one of several replicas acts."""

@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Measurements
-from autoscaler.core.model import Ask, ClusterSnapshot, Pod, PodRef
-from autoscaler.core.policy import ByDirection, Config, Mode, Policy, Selector
+from autoscaler.core.model import Ask, ClusterSnapshot, Condition, Pod, PodRef
+from autoscaler.core.policy import ByDirection, Config, Fallback, Mode, Policy, Selector
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Situation, Target
+from autoscaler.core.resize import PENDING
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Unavailable, Wake, WakeKind
-from tests.build import FREE, NOW, Fixed, config, fixed, measurements, node, pod, policy, snapshot
+from tests.build import FREE, NOW, Fixed, both, config, container, fixed, measurements, node, pod, policy, snapshot
 
 ACCEPTED = Outcome(OutcomeKind.ACCEPTED)
 TICK, STOP = Wake(WakeKind.TICK), Wake(WakeKind.STOP)
@@ -75,6 +76,9 @@ class FakeClock:
 
     wakes: list[Wake]
     deadlines: list[datetime | None] = field(default_factory=list)
+
+    async def until(self, moment: datetime) -> None:
+        await asyncio.Event().wait()
 
     async def wait(self, until: datetime | None) -> Wake:
         self.deadlines.append(until)
@@ -395,6 +399,62 @@ async def test_the_event_loop_goes_on_while_a_recommender_thinks() -> None:
     enough.set()
     await running
     assert len(stage.cluster.performed) == 1
+
+
+@pytest.mark.parametrize("ours", [True, False])
+async def test_what_falls_due_while_a_turn_lasts_is_given_up_beside_it(ours: bool) -> None:
+    """A full turn takes a second with 5,000 pods, and a recommender may never return. Reverts need neither."""
+    waits, other = deferred("late"), pod(name="other")
+    pods = (waits, other, pod(container(both("14", "1Gi")), name="neighbour", static=True))
+    gone_on, enough = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Slow(Fixed):
+        calls = 0
+
+        def recommend(self, state: object, situation: Situation) -> Target:
+            Slow.calls += 1
+            if Slow.calls > 1:
+                loop.call_soon_threadsafe(gone_on.set)
+                asyncio.run_coroutine_threadsafe(enough.wait(), loop).result()
+            return Target(0.5, None)
+
+    class Beside(FakeClock):
+        async def until(self, moment: datetime) -> None:
+            assert moment == NOW + timedelta(seconds=10)
+            await gone_on.wait()
+
+    stage = Stage(
+        [waits, other],
+        shows=[
+            snapshot(*pods),
+            snapshot(*pods, at=NOW + timedelta(seconds=10)),
+        ],
+        settings=config(policy(Slow(), fallback=Fallback(after=timedelta(seconds=40), fit=False))),
+    )
+    leadership = FakeLeadership(1000 if ours else 0)
+    clock = Beside([TICK])
+    running = asyncio.create_task(
+        Loop(stage.cluster, stage.metrics, clock, stage.journal, lambda: stage.config, leadership).run()
+    )
+    await gone_on.wait()
+    for _ in range(100):
+        await asyncio.sleep(0.002)
+    during = list(stage.cluster.performed)
+    enough.set()
+    await running
+    assert during == ([waits.ref] if ours else [])
+    beside = [turn for turn in stage.journal.turns if turn.wake.kind is WakeKind.DEADLINE]
+    assert [[d.decision.reason for d in turn.done] for turn in beside] == ([[Reason.REVERT]] if ours else [])
+    assert [turn.number for turn in stage.journal.turns] == list(range(1, len(stage.journal.turns) + 1))
+
+
+def deferred(name: str) -> Pod:
+    """A pod that has been waiting for 30 s at NOW."""
+    has = both("500m", "1Gi")
+    app = container(both("4", "1Gi"), allocated=has.requests, actual=has)
+    conditions = (Condition(PENDING, "True", "Deferred", "no room", 1),)
+    return pod(app, name=name, conditions=conditions, asks=(Ask(AskKind.TARGET, NOW - timedelta(seconds=30)),))
 
 
 async def test_a_reloaded_policy_takes_effect_at_the_next_turn() -> None:

@@ -12,7 +12,7 @@ from autoscaler.core.model import PodRef
 from autoscaler.ports import Wake, WakeKind
 
 _COALESCE_S = 0.1  # one change of a pod comes as several events: spec, then conditions, then sizes
-_BETWEEN_DEADLINES_S = 1.0  # asks are dated to the second; a deadline that cannot be met must not spin the loop
+_BETWEEN_DEADLINES_S = 1.0  # a deadline that cannot be met must not spin the loop
 
 
 class RealClock:
@@ -27,6 +27,7 @@ class RealClock:
         self._now = now
         self._next_tick_s = time.monotonic() + self._interval_s
         self._next_deadline_s = 0.0
+        self._missed: datetime | None = None
         self._pods: set[PodRef] = set()
         self._pods_due_s = 0.0
         self._stopped = False
@@ -57,6 +58,11 @@ class RealClock:
                     await self._stir.wait()
         return wake
 
+    async def until(self, moment: datetime) -> None:
+        if (left := (moment - self._now()).total_seconds()) > 0:
+            await asyncio.sleep(left)
+            await self.until(moment)  # the estimate of the server's time may have changed meanwhile
+
     def _due(self, until: datetime | None) -> Wake | None:
         now_s = time.monotonic()
         if self._stopped:
@@ -65,8 +71,8 @@ class RealClock:
             self._next_tick_s = now_s + self._interval_s
             self._pods.clear()
             return Wake(WakeKind.TICK)
-        if until is not None and now_s >= self._next_deadline_s and self._now() >= until:
-            self._next_deadline_s = now_s + _BETWEEN_DEADLINES_S
+        if until is not None and now_s >= self._earliest_s(until) and self._now() >= until:
+            self._missed, self._next_deadline_s = until, now_s + _BETWEEN_DEADLINES_S
             return Wake(WakeKind.DEADLINE)
         if self._pods and now_s >= self._pods_due_s:
             pods = frozenset(self._pods)
@@ -74,11 +80,15 @@ class RealClock:
             return Wake(WakeKind.CHANGED, pods)
         return None
 
+    def _earliest_s(self, until: datetime) -> float:
+        """When a deadline may end a wait; one that already has, and is still there, only after a while."""
+        return self._next_deadline_s if until == self._missed else 0.0
+
     def _sleep_s(self, until: datetime | None) -> float:
         now_s = time.monotonic()
         waits = [self._next_tick_s - now_s]
         if until is not None:
-            waits.append(max((until - self._now()).total_seconds(), self._next_deadline_s - now_s))
+            waits.append(max((until - self._now()).total_seconds(), self._earliest_s(until) - now_s))
         if self._pods:
             waits.append(self._pods_due_s - now_s)
         return max(min(waits), 0.0)

@@ -55,6 +55,10 @@ class VirtualClock:
             if until is not None and now >= until:
                 return Wake(WakeKind.DEADLINE)
 
+    async def until(self, moment: datetime) -> None:
+        """For ever: no virtual time passes during a turn."""
+        await asyncio.Event().wait()
+
     async def _keep_pace(self, virtual: datetime) -> None:
         """Sleep until it is time for this virtual moment, or until stopped."""
         if self._pace is None:

@@ -73,6 +73,23 @@ async def test_a_deadline_that_cannot_be_met_does_not_spin() -> None:
     assert (await waited(clock, overdue))[1] >= 0.9
 
 
+async def test_deadlines_one_after_the_other_are_all_kept() -> None:
+    clock = RealClock(LONG, now)
+    for _ in range(5):
+        wake, took = await waited(clock, now() + timedelta(milliseconds=20))
+        assert wake == Wake(WakeKind.DEADLINE)
+        assert took < 0.5
+
+
+async def test_a_moment_is_waited_for_whatever_else_happens() -> None:
+    clock = RealClock(timedelta(milliseconds=10), now)
+    clock.changed(A)
+    started = time.monotonic()
+    await clock.until(now() + timedelta(seconds=0.1))
+    assert 0.09 <= time.monotonic() - started < 1
+    await clock.until(now() - timedelta(seconds=1))
+
+
 async def test_changes_survive_a_deadline() -> None:
     clock = RealClock(LONG, now)
     clock.changed(A)

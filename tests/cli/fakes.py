@@ -107,6 +107,9 @@ class FakeClock:
     def stop(self) -> None:
         self._stopped = True
 
+    async def until(self, moment: datetime) -> None:
+        await asyncio.Event().wait()
+
     async def wait(self, until: datetime | None) -> Wake:
         await asyncio.sleep(0.01)
         self._left -= 1

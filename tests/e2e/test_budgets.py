@@ -84,6 +84,9 @@ class Wishes:
 
 
 class Never:
+    async def until(self, moment: datetime) -> None:
+        await asyncio.Event().wait()
+
     async def wait(self, until: datetime | None) -> Wake:
         return Wake(WakeKind.STOP)
 
