@@ -14,6 +14,7 @@ class AskKind(StrEnum):
 
     TARGET = "bridge-autoscaler"  # what the recommender says, after bounds
     FIT = "bridge-autoscaler-fit"  # as much of it as the node has room for
+    REST = "bridge-autoscaler-rest"  # what the recommender says, right after a fit: to reserve room that appears
     FIRST = "bridge-autoscaler-first"  # what goes down in a pod, before what goes up
     REVERT = "bridge-autoscaler-revert"  # back to what is in force: the ask is given up
 

@@ -31,7 +31,6 @@ from autoscaler.core.rooms import Rooms
 from autoscaler.core.sizing import Sized, size, unchanged
 
 _NO_NOTES = Notes()
-_FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class _Unfinished(NamedTuple):
@@ -53,7 +52,7 @@ def select(snapshot: ClusterSnapshot, config: Config) -> Mapping[ContainerRef, P
     """The containers whose usage has to be known, each with the policy that sizes it."""
     wanted: dict[ContainerRef, Policy] = {}
     for pod in snapshot.pods.values():
-        if pod.phase in _FINISHED:
+        if pod.phase in kubelet.FINISHED_PHASES:
             continue
         match policies_of(pod, config):
             case [policy] if policy.mode is not Mode.OFF:
@@ -85,7 +84,7 @@ def decide(
         pod = snapshot.pods[ref]
         policies = policies_of(pod, config)
         matched.update(policy.name for policy in policies)
-        if not policies or pod.phase in _FINISHED:
+        if not policies or pod.phase in kubelet.FINISHED_PHASES:
             continue
         if len(policies) > 1:
             names = " and ".join(_named(policy) for policy in policies)
@@ -162,9 +161,8 @@ def _on_rung(pod: Pod, policy: Policy, rung: Hold | Rung, rooms: Rooms) -> Decis
         return _held(pod, policy, Hold(Reason.RECOMMEND_ONLY, f"{rung.reason}: {rung.detail}"), rung.proposals)
     action = resize_of(pod, rung.proposals, rung.kind)
     rooms.grant(pod, {p.container.name: p.proposed for p in rung.proposals})
-    return Decision(
-        pod, policy.name, rung.reason, rung.detail, rung.proposals, action, Prediction(PredictedOutcome.IN_PLACE)
-    )
+    prediction = Prediction(PredictedOutcome.IN_PLACE)
+    return Decision(pod, policy.name, rung.reason, rung.detail, rung.proposals, action, prediction, rung.due_at)
 
 
 def _decision(
@@ -184,7 +182,7 @@ def _decision(
     hold = _not_asked(pod, policy, node, prediction, proposed, notes, now)
     if hold is not None:
         return replace(_held(pod, policy, hold, sized.proposals), prediction=prediction)
-    kind, later = AskKind.TARGET, ""
+    kind, later = _kind(pod, policy, now), ""
     # what restarts containers is one change, for one restart
     if policy.mode is not Mode.RECOMMEND and prediction.outcome is not PredictedOutcome.RESTART:
         first = decreases.first_step(pod, sized.proposals, snapshot.server_minor)
@@ -198,6 +196,13 @@ def _decision(
     elif (hold := ledger.spend(pod, sized.resources, prediction)) is not None:
         return replace(_held(pod, policy, hold, sized.proposals), prediction=prediction)
     return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
+
+
+def _kind(pod: Pod, policy: Policy, now: datetime) -> AskKind:
+    """Of an ask for what the recommender says. The rest of a fit belongs to its wait, for as long as that may last."""
+    ask = pod.newest_ask
+    fitted = ask is not None and ask.manager == AskKind.FIT and now < ask.at + policy.fallback.after
+    return AskKind.REST if fitted else AskKind.TARGET
 
 
 def _not_asked(

@@ -7,7 +7,7 @@ dates it. So a controller that restarts goes on where the other stopped. Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from autoscaler.core import kubelet
@@ -38,12 +38,13 @@ from autoscaler.core.rooms import Rooms
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A patch that an unfinished resize calls for, and why."""
+    """A patch that an unfinished resize calls for, and why. `due_at`: the deadline that runs on if it is refused."""
 
     kind: AskKind
     reason: Reason
     detail: str
     proposals: tuple[Proposal, ...]
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +147,10 @@ def climb(
     proposed = {p.container.name: p.proposed for p in rung.proposals}
     if (refusal := notes.refused_rung(pod, rung.kind, proposed, now)) is None:
         return rung
-    words, due_at = f"{rung.reason} was refused before: {refusal.detail}; {rung.detail}", refusal.until
-    if rung.kind is AskKind.REVERT:
-        return Hold(refusal.reason, words, due_at)
-    deadline = _deadline(report, policy, config)
-    return Hold(PHASES[report.phase].waiting, words, min(at for at in (due_at, deadline) if at is not None))
-
-
-def _deadline(report: PhaseReport, policy: Policy, config: Config) -> datetime | None:
-    patience = PHASES[report.phase].patience(policy.fallback, config)
-    return None if patience is None or report.since is None else report.since + patience
+    words = f"{rung.reason} was refused before: {refusal.detail}; {rung.detail}"
+    if rung.due_at is None:
+        return Hold(refusal.reason, words, refusal.until)
+    return Hold(PHASES[report.phase].waiting, words, min(refusal.until or rung.due_at, rung.due_at))
 
 
 def _climb(
@@ -171,12 +166,20 @@ def _climb(
     words = f"{report.detail}; deadline {due_at.isoformat(timespec='seconds')}"
     if report.phase is Phase.DEFERRED and _has_room(pod, node, rooms):
         return Hold(Reason.KUBELET_NOT_RETRYING, words, due_at)
-    if report.phase is not Phase.DEFERRED or not policy.fallback.fit or unexplained(pod, policy) is not None:
+    if report.phase is not Phase.DEFERRED or not policy.fallback.fit or _has_fitted(pod):
+        return Hold(rule.waiting, words, due_at)
+    if unexplained(pod, policy) is not None:
         return Hold(rule.waiting, words, due_at)
     halfway_at = report.since + patience / 2
     if now < halfway_at:
         return Hold(rule.waiting, words, halfway_at)
-    return _fit(pod, policy, node, rooms) or Hold(rule.waiting, words, due_at)
+    fit = _fit(pod, policy, node, rooms)
+    return Hold(rule.waiting, words, due_at) if fit is None else replace(fit, due_at=due_at)
+
+
+def _has_fitted(pod: Pod) -> bool:
+    """Whether this wait has been prolonged by a fit: once is enough, however often a little room appears."""
+    return pod.newest_ask is not None and pod.newest_ask.manager in (AskKind.FIT, AskKind.REST)
 
 
 def _has_room(pod: Pod, node: Node | None, rooms: Rooms) -> bool:

@@ -284,9 +284,21 @@ def test_the_full_target_follows_a_fit_without_a_cooldown() -> None:
         asks=(Ask(AskKind.FIT, NOW - timedelta(seconds=1)),),
     )
     cooling = replace(policy().stability, cooldown=replace(policy().stability.cooldown, increase=timedelta(hours=1)))
-    assert asked(decided(settled, neighbour("13"), stability=cooling)).kind is AskKind.TARGET
+    assert asked(decided(settled, neighbour("13"), stability=cooling)).kind is AskKind.REST
     other = replace(settled, asks=(Ask(AskKind.TARGET, NOW - timedelta(seconds=1)),))
     assert decided(other, neighbour("13"), stability=cooling).reason is Reason.COOLDOWN
+
+
+@pytest.mark.parametrize("manager", [AskKind.FIT, AskKind.REST])
+def test_a_wait_is_prolonged_by_one_fit_however_often_a_little_room_appears(manager: AskKind) -> None:
+    waits = waiting(condition(PENDING, "Deferred"), age=20, manager=manager)
+    held = decided(waits, neighbour("13"), fallback=FIT)
+    assert (held.reason, held.action, held.due_at) == (Reason.RESIZE_DEFERRED, None, NOW + timedelta(seconds=20))
+
+
+def test_an_increase_long_after_a_fit_is_a_wait_of_its_own() -> None:
+    settled = replace(pod(container(both("3", "8Gi"))), asks=(Ask(AskKind.FIT, NOW - AFTER),))
+    assert asked(decided(settled, neighbour("13"))).kind is AskKind.TARGET
 
 
 # after giving up
@@ -411,7 +423,7 @@ def test_a_fit_that_the_server_refuses_moves_no_deadline() -> None:
     fallback = Fallback(after=AFTER, fit=True)
     waits = waiting(condition(PENDING, "Deferred"), age=25)
     fit = decided(waits, neighbour("13"), fallback=fallback)
-    assert asked(fit).kind is AskKind.FIT
+    assert (asked(fit).kind, fit.due_at) == (AskKind.FIT, NOW + timedelta(seconds=15))
     notes = noted(waits, (fit, Outcome(OutcomeKind.REFUSED, "no", "ResourceQuota")))
     held = decided(waits, neighbour("13"), notes=notes, fallback=fallback)
     assert (held.reason, held.action) == (Reason.RESIZE_DEFERRED, None)
