@@ -64,6 +64,7 @@ class Loop:
         self._stopping = asyncio.Event()
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
+        self._blind = False  # the last turn could not observe
         self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
         self._deciding: frozenset[PodRef] = frozenset()  # those that are due and the running turn decides about
         self._known: Config | None = None
@@ -85,10 +86,11 @@ class Loop:
     def _next_deadline(self, turn: Turn) -> datetime | None:
         """The earliest deadline of all pods, of which the turn may have decided only some.
 
-        None after a turn that could not observe: what is overdue then waits for the next tick, not in a busy loop.
+        After a turn that could not observe they stand: what is overdue is tried again, at the clock's own pace, and so
+        done as soon as the cluster is seen again.
         """
         if turn.plan is None:
-            return None
+            return min(self._due.values(), default=None)
         if turn.wake.kind is WakeKind.TICK:
             there = {decision.pod.ref for decision in turn.plan.decisions}
             self._troubles = {ref: trouble for ref, trouble in self._troubles.items() if ref in there}
@@ -182,15 +184,18 @@ class Loop:
     async def turn(self, wake: Wake) -> Turn:
         """One turn: decide about everything on a tick, about the pods that are due on a deadline, or that changed.
 
-        A change of pods that no policy selects is no turn: it is neither counted nor recorded.
+        A change of pods that no policy selects is no turn: it is neither counted nor recorded. Nor is a deadline that
+        finds the cluster still out of sight.
         """
         started = self.busy_since = time.monotonic()
         try:
             turn = await self._turn(wake, started)
         finally:
             self.busy_since = None
-        # other people's pods change all the time
-        if wake.kind is not WakeKind.CHANGED or turn.plan is None or turn.plan.decisions:
+        still_blind = turn.plan is None and self._blind and wake.kind is WakeKind.DEADLINE
+        self._blind = turn.plan is None
+        # other people's pods change all the time, and a cluster that is away needs no line a second
+        if not still_blind and (wake.kind is not WakeKind.CHANGED or turn.plan is None or turn.plan.decisions):
             self._record(turn)
         return turn
 

@@ -222,17 +222,20 @@ async def test_the_deadline_of_a_pod_that_has_gone_goes_with_it(wake: str) -> No
     assert stage.clock.deadlines == [after, NOW + timedelta(seconds=40)]
 
 
-async def test_an_overdue_deadline_waits_for_the_cluster_to_be_seen_again() -> None:
+async def test_an_overdue_deadline_is_acted_on_as_soon_as_the_cluster_is_seen_again() -> None:
+    """Not at the next tick; and the turns in between, one a second, fill no log."""
     early = cooling("early", 10)
+    due = NOW + timedelta(seconds=10)
     stage = Stage(
         [early],
-        shows=[snapshot(early), Unavailable("gone"), snapshot(early)],
-        wakes=[Wake(WakeKind.DEADLINE), changed()],
+        shows=[snapshot(early), *[Unavailable("gone")] * 3, snapshot(early, at=due)],
+        wakes=[Wake(WakeKind.DEADLINE)] * 4,
         settings=config(policy(fixed("800m", None), stability=COOLDOWN)),
     )
-    await stage.run()
-    due = NOW + timedelta(seconds=10)
-    assert stage.clock.deadlines == [due, None, due]
+    turns = await stage.run()
+    assert stage.clock.deadlines == [due, due, due, due, None]
+    assert stage.cluster.performed == [early.ref]
+    assert [(turn.number, turn.unavailable) for turn in turns] == [(1, ""), (2, "gone"), (3, "")]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OutcomeKind if kind is not OutcomeKind.ACCEPTED])
