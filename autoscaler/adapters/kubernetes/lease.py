@@ -195,8 +195,9 @@ class Election:
         spec = lease.get("spec") or {}
         claim = {"holderIdentity": self._identity, "leaseDurationSeconds": self._timing.lease_s, "renewTime": now}
         if self._holder() != self._identity:
-            before = spec.get("leaseTransitions") or 0
-            claim |= {"acquireTime": now, "leaseTransitions": before + (self._lease is not None)}
+            transitions = (spec.get("leaseTransitions") or 0) + (self._lease is not None)
+            # an int32, which anyone may have edited: one more than the server takes, and nobody would lead ever again
+            claim |= {"acquireTime": now, "leaseTransitions": transitions if transitions < 1 << 31 else 0}
         return {**lease, "spec": {**spec, **claim}}
 
     def _released(self) -> dict[str, Any]:

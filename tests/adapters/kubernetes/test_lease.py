@@ -118,6 +118,19 @@ def test_a_lease_that_nobody_holds_is_taken_at_once(spec: dict[str, Any]) -> Non
     in_virtual_time(story)
 
 
+def test_a_lease_whose_count_is_at_its_end_can_be_taken() -> None:
+    """By hand, or by another program. The server answers 400 to a number beyond int32."""
+
+    async def story() -> None:
+        leases = LeaseServer()
+        leases.put_in(leaseTransitions=2**31 - 1)
+        async with living(Replica(leases)):
+            await until(0.1)
+        assert leases.stored[-1]["leaseTransitions"] == 0
+
+    in_virtual_time(story)
+
+
 def test_what_others_wrote_beside_the_record_is_kept() -> None:
     async def story() -> None:
         leases = LeaseServer()
