@@ -67,6 +67,9 @@ class Loop:
         self._blind = False  # the last turn could not observe
         self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
         self._deciding: frozenset[PodRef] = frozenset()  # those that are due and the running turn decides about
+        # asks begun since the running turn began: it and what is given up beside it may both see that one is due
+        self._begun: set[tuple[str, int]] = set()
+        self._later: dict[PodRef, datetime] = {}  # deadlines that came up beside the running turn
         self._known: Config | None = None
         self._notes = Notes()
         self.busy_since: float | None = None
@@ -102,6 +105,7 @@ class Loop:
         for done in turn.done:
             if (wait := self._wait(done, turn.plan.taken_at)) is not None:
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
+        self._due.update(self._later)
         return min(self._due.values(), default=None)
 
     def _wait(self, done: Done, now: datetime) -> timedelta | None:
@@ -174,7 +178,7 @@ class Loop:
         for one in done:
             self._due.pop(one.decision.pod.ref, None)
             if (wait := self._wait(one, snapshot.taken_at)) is not None:
-                self._due[one.decision.pod.ref] = snapshot.taken_at + wait
+                self._later[one.decision.pod.ref] = snapshot.taken_at + wait
         return due
 
     def _record(self, turn: Turn) -> None:
@@ -188,6 +192,8 @@ class Loop:
         finds the cluster still out of sight.
         """
         started = self.busy_since = time.monotonic()
+        self._begun.clear()
+        self._later.clear()
         try:
             turn = await self._turn(wake, started)
         finally:
@@ -244,6 +250,10 @@ class Loop:
             async with slots:
                 if decision.action is None or self._stopping.is_set() or not self._leadership.leading():
                     return None
+                ask = decision.action.uid, decision.action.generation
+                if ask in self._begun:
+                    return None
+                self._begun.add(ask)
                 started = time.monotonic()
                 outcome = await self._cluster.perform(decision.action)
                 if not beside:

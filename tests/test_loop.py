@@ -452,6 +452,32 @@ async def test_what_falls_due_while_a_turn_lasts_is_given_up_beside_it(ours: boo
     assert [turn.number for turn in stage.journal.turns] == list(range(1, len(stage.journal.turns) + 1))
 
 
+@pytest.mark.parametrize("wake", [TICK, Wake(WakeKind.DEADLINE)])
+@pytest.mark.parametrize("kind", [OutcomeKind.ACCEPTED, OutcomeKind.CONFLICT])
+async def test_what_is_due_when_a_turn_begins_is_given_up_once(wake: Wake, kind: OutcomeKind) -> None:
+    """By the turn, or beside it, but not by both: the second would be a conflict, or sent in vain."""
+    waits = deferred("late")
+    pods = (waits, pod(container(both("14", "1Gi")), name="neighbour", static=True))
+    due = NOW + timedelta(seconds=10)
+    stage = Stage(
+        [waits],
+        shows=[snapshot(*pods), snapshot(*pods, at=due)],
+        wakes=[wake],
+        settings=config(policy(fixed("4", None), fallback=Fallback(after=timedelta(seconds=40), fit=False))),
+    )
+    stage.cluster.answer = lambda action: Outcome(kind)
+
+    class Due(FakeClock):
+        async def until(self, moment: datetime) -> None:
+            assert moment == due
+
+    clock = Due([wake])
+    await Loop(stage.cluster, stage.metrics, clock, stage.journal, lambda: stage.config).run()
+    assert stage.cluster.performed == [waits.ref]
+    # what did not work is tried again before the next tick, whoever it was
+    assert clock.deadlines == [due, due + timedelta(seconds=5) if kind is OutcomeKind.CONFLICT else None]
+
+
 def deferred(name: str) -> Pod:
     """A pod that has been waiting for 30 s at NOW."""
     has = both("500m", "1Gi")
