@@ -123,10 +123,12 @@ def learn(
     policies: Mapping[str, Policy],
     now: datetime,
 ) -> Notes:
-    """The notes after a turn that saw all these pods and did these things. What is known of other pods is dropped."""
+    """The notes after a turn that saw all these pods and did these things. What is known of other pods is dropped, and
+    of nodes on which none of them is: a node may come back without the manager."""
     refusals: dict[str, tuple[Refusal, ...]] = {}
-    static = dict(notes.static)
+    static, nodes = dict(notes.static), set[str | None]()
     for pod in pods:
+        nodes.add(pod.node)
         if (known := notes.refusals.get(pod.uid)) is not None:
             refusals[pod.uid] = known
         if not pod.conditions or (report := phase_of(pod)).phase is not Phase.INFEASIBLE or pod.node is None:
@@ -154,4 +156,5 @@ def learn(
         kind = decision.action.kind if decision.action is not None else None
         refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind, has)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
+    static = {node: resources for node, resources in static.items() if node in nodes}
     return Notes(MappingProxyType(refusals), MappingProxyType(static))

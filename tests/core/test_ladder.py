@@ -370,6 +370,8 @@ def test_a_static_cpu_manager_is_recognised_by_the_kubelets_words() -> None:
     assert asked(decided(other, notes=notes, recommender=fixed("2", "8Gi")))
     burstable = pod(container(sizes("2", "4Gi", "4", "8Gi")), uid="another")
     assert asked(decided(burstable, notes=notes))
+    assert noted(other, known=notes).static
+    assert not noted(replace(other, node="node-b"), known=notes).static
 
 
 @pytest.mark.parametrize(
