@@ -9,7 +9,9 @@ RUN python -m pip --python /opt/bridge-autoscaler/bin/python install --no-cache-
 FROM python:3.13-slim
 RUN python -m pip uninstall --yes --root-user-action=ignore pip
 COPY --from=build /opt/bridge-autoscaler /opt/bridge-autoscaler
-ENV PATH=/opt/bridge-autoscaler/bin:$PATH \
+# one arena: turns are decided in threads, and glibc would keep what each has freed (60 MiB more with 5,000 pods)
+ENV MALLOC_ARENA_MAX=1 \
+    PATH=/opt/bridge-autoscaler/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532
