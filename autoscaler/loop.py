@@ -67,7 +67,9 @@ class Loop:
         self._blind = False  # the last turn could not observe
         self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
         self._deciding: frozenset[PodRef] = frozenset()  # those that are due and the running turn decides about
-        self._in_hand: set[PodRef] = set()
+        # asks begun since the running turn began: it and what is given up beside it may both see that one is due
+        self._begun: set[tuple[str, int]] = set()
+        self._later: dict[PodRef, datetime] = {}  # deadlines that came up beside the running turn
         self._known: Config | None = None
         self._notes = Notes()
         self.busy_since: float | None = None
@@ -104,6 +106,7 @@ class Loop:
         for done in turn.done:
             if (wait := self._wait(done, turn.plan.taken_at)) is not None:
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
+        self._due.update(self._later)
         return min(self._due.values(), default=None)
 
     def _wait(self, done: Done, now: datetime) -> timedelta | None:
@@ -176,7 +179,7 @@ class Loop:
         for one in done:
             self._due.pop(one.decision.pod.ref, None)
             if (wait := self._wait(one, snapshot.taken_at)) is not None:
-                self._due[one.decision.pod.ref] = snapshot.taken_at + wait
+                self._later[one.decision.pod.ref] = snapshot.taken_at + wait
         return due
 
     def _record(self, turn: Turn) -> None:
@@ -190,6 +193,8 @@ class Loop:
         finds the cluster still out of sight.
         """
         started = self.busy_since = time.monotonic()
+        self._begun.clear()
+        self._later.clear()
         try:
             turn = await self._turn(wake, started)
         finally:
@@ -244,17 +249,14 @@ class Loop:
 
         async def act(decision: Decision) -> Done | None:
             async with slots:
-                ref = decision.pod.ref
                 if decision.action is None or self._stopping.is_set() or not self._leadership.leading():
                     return None
-                if ref in self._in_hand:  # the turn and what is kept beside it have come to the same
+                ask = decision.action.uid, decision.action.generation
+                if ask in self._begun:
                     return None
+                self._begun.add(ask)
                 started = time.monotonic()
-                self._in_hand.add(ref)
-                try:
-                    outcome = await self._cluster.perform(decision.action)
-                finally:
-                    self._in_hand.discard(ref)
+                outcome = await self._cluster.perform(decision.action)
                 if not beside:
                     self.busy_since = time.monotonic()
                 return Done(decision, outcome, _since(started))
