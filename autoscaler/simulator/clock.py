@@ -9,6 +9,7 @@ from autoscaler.ports import Wake, WakeKind
 from autoscaler.simulator.cluster import SimulatedCluster
 
 _COALESCING = timedelta(milliseconds=100)
+_BETWEEN_DEADLINES = timedelta(seconds=1)  # one that cannot be met, as while the cluster is out of sight, must not spin
 
 
 class VirtualClock:
@@ -35,6 +36,8 @@ class VirtualClock:
 
     async def wait(self, until: datetime | None) -> Wake:
         """Move the cluster on to the tick, a change or `until`, whichever comes first."""
+        if until is not None and until <= self._cluster.now:
+            until = self._cluster.now + _BETWEEN_DEADLINES
         while True:
             target = min(self._next_tick, self._ends_at, until or self._ends_at)
             step = min(target, self._cluster.next_event_at)

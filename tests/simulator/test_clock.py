@@ -35,6 +35,16 @@ async def test_a_change_is_coalesced_then_the_deadline_then_the_tick_then_the_en
     ]
 
 
+async def test_a_deadline_that_stays_overdue_does_not_stop_the_time() -> None:
+    """While the cluster is out of sight a loop asks for the same moment again and again."""
+    sim = cluster(pod("a", container(both("500m", "256Mi"))))
+    sim.advance(START)
+    clock = VirtualClock(sim, _MINUTE, START + _MINUTE)
+    wakes = [await clock.wait(START) for _ in range(3)]
+    assert wakes == [Wake(WakeKind.DEADLINE)] * 3
+    assert sim.now == START + timedelta(seconds=3)
+
+
 async def test_stop_ends_a_paced_wait_at_once() -> None:
     sim = cluster(pod("a", container(both("500m", "256Mi"))))
     sim.advance(START)
