@@ -205,9 +205,12 @@ def _overdue(
 def _revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | Rung | None:
     """Back to what the node has granted: a pending ask would reserve room on it for as long as the pod lives.
 
-    None: the spec is what is granted.
+    None: the spec is what is granted; or a revert waits itself, for room that a refused decrease of memory gave up, and
+    what is granted to a Guaranteed pod is that decrease, which would be refused again.
     """
     back = granted(pod, phase)
+    if pod.newest_ask is not None and pod.newest_ask.manager == AskKind.REVERT and _lowers_memory(pod, back):
+        return None
     if (found := qos_class(pod, back)) is not pod.qos_class:
         return Hold(Reason.QOS_WOULD_CHANGE, f"what is in force would make the pod {found}; {because}")
     # a node that has become too small for what it has granted: the server refuses to put that back
@@ -217,6 +220,10 @@ def _revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | R
         Proposal(c, back.get(c.name, c.spec), _reverted(c, back.get(c.name, c.spec), because)) for c in pod.containers
     )
     return Rung(AskKind.REVERT, Reason.REVERT, because, proposals) if any(p.changed for p in proposals) else None
+
+
+def _lowers_memory(pod: Pod, back: Mapping[str, Resources]) -> bool:
+    return any((back.get(c.name, c.spec).limits.memory or 0) < (c.in_force.limits.memory or 0) for c in pod.containers)
 
 
 def granted(pod: Pod, phase: Phase) -> dict[str, Resources]:

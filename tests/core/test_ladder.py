@@ -169,6 +169,19 @@ def test_an_ask_that_follows_a_refused_decrease_goes_back_to_what_is_allocated()
     assert change.change == both("2", "1Gi")
 
 
+def test_a_revert_of_a_refused_decrease_that_waits_for_room_is_not_turned_back() -> None:
+    """Others have taken the memory that the decrease gave up: to ask for the decrease again would be refused again."""
+    has = both("2", "8Gi")
+    app = container(has, allocated=amounts("2", "4Gi"), actual=has)
+    conditions = (condition(PENDING, "Deferred"), condition(IN_PROGRESS, "Error"))
+    waits = replace(waiting(*conditions, age=60, manager=AskKind.REVERT), containers=(app,))
+    held = decided(waits, neighbour("1", "60Gi"))
+    assert (held.reason, held.action) == (Reason.RESIZE_DEFERRED, None)
+    # what someone asked for after the Error goes back all the same
+    other = replace(waits, asks=(Ask(AskKind.TARGET, NOW - timedelta(seconds=60)),))
+    assert asked(decided(other, neighbour("1", "60Gi"))).kind is AskKind.REVERT
+
+
 def test_no_request_goes_back_above_its_limit() -> None:
     """What is allocated may be larger than what is in force: the server would refuse the pair."""
     has = sizes("1", "2Gi", "2", "4Gi")

@@ -31,9 +31,11 @@ PARTS = 20
 
 _SLACK = timedelta(seconds=1)
 _JUST = timedelta(seconds=20)
-_MAKES_UP = dict.fromkeys((Kind.BLIND, Kind.ALLOCATABLE), TICK + _SLACK) | dict.fromkeys(
-    (Kind.CONFLICT, Kind.LOSE, Kind.THROTTLE), timedelta(seconds=5) + _SLACK
-)
+_MAKES_UP = dict.fromkeys((Kind.BLIND, Kind.ALLOCATABLE), TICK + _SLACK) | {
+    Kind.LOSE: timedelta(seconds=5) + _SLACK,
+    # a server that answers with the same trouble each time is asked again after 30 s at most
+    **dict.fromkeys((Kind.CONFLICT, Kind.THROTTLE), timedelta(seconds=30) + _SLACK),
+}
 _PATIENCE = {Phase.DEFERRED: POLICY.fallback.after, Phase.INFEASIBLE: POLICY.fallback.infeasible_after}
 _ACTS = frozenset({Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE, Reason.FIT, Reason.REVERT})
 _REST: Mapping[Phase, Set[Reason]] = {phase: frozenset() for phase in Phase} | {
@@ -80,6 +82,8 @@ class Promises:
                 continue
             if ask.manager not in OURS:
                 patience = max(patience, POLICY.stability.other_writer_hold)
+            if ask.manager == AskKind.REVERT:  # reverted already: it waits for room that a refused decrease gave up
+                continue
             if storm.too_small(pod):  # the server refuses to put back what is in force
                 continue
             pending = pod.condition(PENDING)
