@@ -8,6 +8,8 @@ import ssl
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 from aiohttp import web
@@ -36,7 +38,7 @@ class Seen:
 class ApiServer:
     """Holds objects by the path of their list. Answers are played from `next_answers` first, then from the objects.
 
-    `token`: the only one accepted, if set. `page`: objects in one page of a list.
+    `token`: the only one accepted, if set. `page`: objects in one page of a list. `skew`: how far its clock is ahead.
     """
 
     def __init__(self) -> None:
@@ -44,6 +46,7 @@ class ApiServer:
         self.version = 100
         self.page = 500
         self.token: str | None = None
+        self.skew = timedelta(0)
         self.seen: list[Seen] = []
         self.next_answers: dict[str, deque[Handler]] = defaultdict(deque)  # "LIST path", "WATCH path", "PATCH path" …
         self.streams: dict[str, asyncio.Queue[bytes | None]] = defaultdict(asyncio.Queue)
@@ -53,12 +56,20 @@ class ApiServer:
     async def start(self, tls: ssl.SSLContext | None = None) -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._any)
+        app.on_response_prepare.append(self._dated)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+
+    def now(self) -> datetime:
+        """The time by its clock."""
+        return datetime.now(UTC) + self.skew
+
+    async def _dated(self, _: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = format_datetime(self.now(), usegmt=True)
 
     async def stop(self) -> None:
         await self._runner.cleanup()
