@@ -36,8 +36,8 @@ class PhaseReport:
     """A phase, the words behind it, and since when its patience counts (None: nobody has asked for a size).
 
     That is the newest ask, whatever the conditions say of their own moments, which a kubelet restart and a flip between
-    Deferred and Infeasible move; they count only where managedFields has lost the ask. What the kubelet is applying
-    counts from when it began, as it may have been deferred before.
+    Deferred and Infeasible move. Only what the kubelet is applying counts from when it began, as it may have been
+    deferred before.
     """
 
     phase: Phase
@@ -63,8 +63,7 @@ def phase_of(pod: Pod) -> PhaseReport:
             words = f"{kind} with reason {condition.reason or 'none'}: {condition.message}"
             return PhaseReport(Phase.UNKNOWN, words, asked_at)
     if pending is not None:
-        # anyone who may patch a pod can empty its managedFields: a deadline that may start anew is better than none
-        return PhaseReport(_PENDING[pending.reason], pending.message, asked_at or pending.last_transition_at)
+        return PhaseReport(_PENDING[pending.reason], pending.message, asked_at)
     if progress is not None:
         began_at = [moment for moment in (asked_at, progress.last_transition_at) if moment is not None]
         return PhaseReport(_PROGRESS[progress.reason], progress.message, max(began_at, default=None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -131,13 +130,3 @@ def test_the_newest_ask_counts_whoever_asked() -> None:
     older, newer = Ask("bridge-autoscaler", NOW - timedelta(hours=1)), Ask("kubectl", NOW)
     assert phase_of(pod(asks=(newer, older))).since == NOW
     assert phase_of(pod()).since is None
-
-
-@pytest.mark.parametrize("reason", ["Deferred", "Infeasible"])
-def test_an_ask_that_has_lost_its_date_counts_from_what_the_kubelet_says(reason: str) -> None:
-    """Emptied managedFields must not let an ask reserve room for ever."""
-    began = NOW - timedelta(seconds=20)
-    pending = replace(condition(PENDING, reason), last_transition_at=began)
-    waits = pod(conditions=(pending,), generation=2, observed_generation=2)
-    assert phase_of(waits).since == began
-    assert phase_of(replace(waits, asks=(ASKED,))).since == ASKED.at
