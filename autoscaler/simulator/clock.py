@@ -26,6 +26,8 @@ class VirtualClock:
         self._ends_at = ends_at
         self._pace = pace
         self._next_tick = cluster.now + interval
+        self._missed: datetime | None = None  # the deadline that ended a wait last, and when it may do so again
+        self._next_deadline = cluster.now
         self._virtual_start = cluster.now
         self._real_start: float | None = None
         self._stopping = asyncio.Event()
@@ -36,10 +38,11 @@ class VirtualClock:
 
     async def wait(self, until: datetime | None) -> Wake:
         """Move the cluster on to the tick, a change or `until`, whichever comes first."""
-        if until is not None and until <= self._cluster.now:
-            until = self._cluster.now + _BETWEEN_DEADLINES
+        due_at = until
+        if until is not None and until == self._missed:
+            due_at = max(until, self._next_deadline)
         while True:
-            target = min(self._next_tick, self._ends_at, until or self._ends_at)
+            target = min(self._next_tick, self._ends_at, due_at or self._ends_at)
             step = min(target, self._cluster.next_event_at)
             await self._keep_pace(step)
             if self._stopping.is_set():
@@ -55,7 +58,8 @@ class VirtualClock:
                 return Wake(WakeKind.TICK)
             if changed:
                 return Wake(WakeKind.CHANGED, changed)
-            if until is not None and now >= until:
+            if due_at is not None and now >= due_at:
+                self._missed, self._next_deadline = until, now + _BETWEEN_DEADLINES
                 return Wake(WakeKind.DEADLINE)
 
     async def until(self, moment: datetime) -> None:
