@@ -1,0 +1,37 @@
+"""Recorded scenarios of the life of a resize, each with a test that shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+SCENARIOS = {
+    "RSZ-01": "core/test_ladder.py::test_what_the_server_refuses_is_named_and_not_repeated_for_a_while",
+    "RSZ-02": "core/test_ladder.py::test_what_the_kubelet_is_busy_with_is_left_to_it_however_long",
+    "RSZ-03": "core/test_decreases.py::test_1_33_lowers_no_memory_limit",
+    "RSZ-04": "core/test_ladder.py::test_a_static_cpu_manager_is_recognised_by_the_kubelets_words",
+    "RSZ-05": "core/test_ladder.py::test_room_that_a_kubelet_does_not_see_is_waited_for_without_asking_again",
+    "RSZ-06": "core/test_ladder.py::test_a_resize_past_its_deadline_is_given_up_and_the_spec_goes_back",
+    "RSZ-07": "core/test_pairing.py::test_rsz_07_requests_alone_cannot_move_in_a_guaranteed_pod",
+    "RSZ-08": "core/test_pairing.py::test_rsz_08_an_absent_limit_stays_absent",
+    "RSZ-09": "bad_days/test_api_server.py::test_after_two_conflicts_the_third_ask_is_computed_from_the_fresh_pod",
+    "RSZ-10": "adapters/telemetry/test_unfinished.py::test_what_is_asked_for_and_what_is_in_force_are_two_series",
+    "ACC-01": "e2e/test_main_job.py::test_usage_rises_and_falls_and_the_pods_follow_in_place",
+    "ACC-02": "core/test_ladder.py::test_an_old_episode_shortens_nothing",
+    "ACC-03": "core/test_pairing.py::test_acc_03_best_effort_is_given_nothing",
+    "ACC-04": "core/test_decreases.py::test_a_limit_at_or_below_what_is_in_use_with_page_cache_is_held",
+    "ACC-10": "e2e/test_other_sizers.py::test_what_a_horizontal_one_scales_on_is_left_alone",
+}
+
+
+@pytest.mark.parametrize("where", SCENARIOS.values(), ids=list(SCENARIOS))
+def test_a_scenario_has_its_test(where: str) -> None:
+    file, _, name = where.partition("::")
+    assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text()
+
+
+def test_every_scenario_of_a_resize_is_named(shared: Path) -> None:
+    text = (shared / "cases" / "scenarios.md").read_text()
+    assert set(re.findall(r"^\*\*(RSZ-\d+)", text, re.MULTILINE)) <= SCENARIOS.keys()
