@@ -61,7 +61,7 @@ class Timing:
     """How patient a watch is. Seconds.
 
     `watch_s` is asked of the server, which then ends the watch itself; bookmarks come every minute, so that a
-    connection silent for `silence_s` is dead. `settled_s`: a watch that lives so long was no failure.
+    connection silent for `silence_s` is given up. `settled_s`: a watch that lives so long was no failure.
     """
 
     page_s: float = 30.0
@@ -163,8 +163,13 @@ class Watch(Generic[K, T]):
                 raise self._refused("watch", status, body)
             self.failure = None
             self._heard_at = self._now_s()
-            async for line in lines(self._noting(pieces)):
-                self._event(line)
+            try:
+                async for line in lines(self._noting(pieces)):
+                    self._event(line)
+            except TimeoutError:
+                # no failure yet: an API server sends no bookmarks of a kind of which it has never seen a change. If the
+                # connection is dead, the next watch will tell
+                return
 
     async def _noting(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         async for piece in pieces:

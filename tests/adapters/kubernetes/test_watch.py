@@ -215,6 +215,14 @@ async def test_a_half_open_connection_is_noticed_by_its_silence(api: ApiServer, 
     await eventually(lambda: len(watches(api)) >= 3)
 
 
+async def test_silence_alone_does_not_make_it_blind(api: ApiServer, build: Build) -> None:
+    """Of a kind that never changes an API server sends no bookmarks either."""
+    cluster = await build(timing=Timing(silence_s=0.1, settled_s=0.05, backoff=QUICK.backoff), max_silence_s=0.05)
+    while len(watches(api)) < 4:
+        await cluster.observe()
+        await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize(
     ("path", "rule"),
     [
