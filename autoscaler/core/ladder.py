@@ -216,9 +216,7 @@ def _revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | R
     # a node that has become too small for what it has granted: the server refuses to put that back
     if node is not None and (refusal := kubelet.refused_by_api_server(kubelet.resized(pod, back), node)) is not None:
         return Hold(Reason.EXCEEDS_NODE, f"{refusal}; {because}")
-    proposals = tuple(
-        Proposal(c, back.get(c.name, c.spec), _reverted(c, back.get(c.name, c.spec), because)) for c in pod.containers
-    )
+    proposals = _proposals(pod, back, "revert", because)
     return Rung(AskKind.REVERT, Reason.REVERT, because, proposals) if any(p.changed for p in proposals) else None
 
 
@@ -258,12 +256,21 @@ def _known(found: ResourceList | None, spec: ResourceList) -> ResourceList:
     )
 
 
-def _reverted(container: Container, back: Resources, because: str) -> tuple[Step, ...]:
-    return tuple(
-        Step(resource, "revert", container.spec.requests.get(resource), back.requests.get(resource), because)
-        for resource in RESOURCES
-        if container.spec.requests.get(resource) != back.requests.get(resource)
-    )
+def _proposals(
+    pod: Pod, resources: Mapping[str, Resources], rung: str, because: str, *, cap: bool = False
+) -> tuple[Proposal, ...]:
+    """Every container of the pod with its new resources, and a step named by the rung for each request that moves."""
+
+    def proposal(container: Container) -> Proposal:
+        old, new = container.spec, resources.get(container.name, container.spec)
+        steps = (
+            Step(resource, rung, old.requests.get(resource), new.requests.get(resource), because, cap)
+            for resource in RESOURCES
+            if old.requests.get(resource) != new.requests.get(resource)
+        )
+        return Proposal(container, new, tuple(steps))
+
+    return tuple(map(proposal, pod.containers))
 
 
 def _fit(pod: Pod, policy: Policy, node: Node | None, rooms: Rooms) -> Rung | None:
@@ -284,9 +291,7 @@ def _fit(pod: Pod, policy: Policy, node: Node | None, rooms: Rooms) -> Rung | No
     fitting = {**in_force, **paired[0]}
     if kubelet.predict(base, fitting, node, others).outcome is not PredictedOutcome.IN_PLACE:
         return None
-    proposals = tuple(
-        Proposal(c, fitting.get(c.name, c.spec), _fitted(c, fitting.get(c.name, c.spec))) for c in pod.containers
-    )
+    proposals = _proposals(pod, fitting, "fit", "what the node has room for", cap=True)
     if not any(proposal.changed for proposal in proposals):
         return None  # there is room for all of it: the kubelet will try again
     return Rung(AskKind.FIT, Reason.FIT, "as much as the node has room for now", proposals)
@@ -296,21 +301,6 @@ def _wish(policy: Policy, container: Container, requests: ResourceList) -> Wish:
     entry = policy.container_policy(container)
     limit = container.in_force.limits.memory or 0  # what asks for more lowers no memory limit on the way
     return Wish(requests) if entry is None else Wish(requests, entry.limits, entry.max_allowed, limit)
-
-
-def _fitted(container: Container, fitting: Resources) -> tuple[Step, ...]:
-    return tuple(
-        Step(
-            resource,
-            "fit",
-            container.spec.requests.get(resource),
-            fitting.requests.get(resource),
-            "what the node has room for",
-            cap=True,
-        )
-        for resource in RESOURCES
-        if container.spec.requests.get(resource) != fitting.requests.get(resource)
-    )
 
 
 def _shares(
