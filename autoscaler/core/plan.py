@@ -65,7 +65,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer of one turn. `next_deadline` is the earliest `due_at`."""
+    """The answer of one turn."""
 
     taken_at: datetime
     decisions: tuple[Decision, ...]
@@ -75,10 +75,6 @@ class Plan:
     def acting(self) -> list[Decision]:
         """The decisions to do something, in the order in which it is done."""
         return sorted((d for d in self.decisions if d.action is not None), key=lambda d: precedence(d.pod))
-
-    @property
-    def next_deadline(self) -> datetime | None:
-        return min((d.due_at for d in self.decisions if d.due_at is not None), default=None)
 
 
 def resize_of(pod: Pod, proposals: tuple[Proposal, ...], kind: AskKind = AskKind.TARGET) -> Resize:
