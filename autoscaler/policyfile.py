@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from autoscaler.core.foreign import told
+from autoscaler.core.labels import LabelSelector, Operator, Requirement
 from autoscaler.core.model import Resource
-from autoscaler.core.policy import Operator, Policy, Requirement, Selector
+from autoscaler.core.policy import Policy, Selector
 from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
 from autoscaler.policymodel import (
@@ -74,9 +75,11 @@ def read_policy(document: Document, catalog: Catalog) -> Loaded:
 def _selector(section: SelectorSection) -> Selector:
     return Selector(
         namespaces=frozenset() if section.namespaces == ("*",) else frozenset(section.namespaces),
-        match_labels=tuple(section.match_labels.items()),
-        match_expressions=tuple(
-            Requirement(entry.key, entry.operator, frozenset(entry.values)) for entry in section.match_expressions
+        labels=LabelSelector(
+            match_labels=tuple(section.match_labels.items()),
+            match_expressions=tuple(
+                Requirement(entry.key, entry.operator, frozenset(entry.values)) for entry in section.match_expressions
+            ),
         ),
     )
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, WithJsonSchema
 
 from autoscaler.core.foreign import shown
+from autoscaler.core.labels import Operator
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.policy import (
     ByDirection,
@@ -20,7 +21,6 @@ from autoscaler.core.policy import (
     FallbackAction,
     LimitMode,
     Mode,
-    Operator,
     Stability,
 )
 from autoscaler.core.recommender import Grid

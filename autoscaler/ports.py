@@ -1,4 +1,4 @@
-"""The seams: everything the loop touches besides the core. Fakes and real things stand behind the same five."""
+"""The seams: everything the loop touches besides the core. Fakes and real things stand behind the same six."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.core.actions import Outcome, Resize
+from autoscaler.core.actions import Move, Outcome, Resize
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import ClusterSnapshot, PodRef
-from autoscaler.core.plan import Decision, Plan
+from autoscaler.core.plan import Decision, Drain, Gate, Plan
 from autoscaler.core.policy import Policy
 
 
@@ -20,13 +20,17 @@ class Unavailable(Exception):
 
 
 class Cluster(Protocol):
-    """The pods, and the one thing that can be done to them."""
+    """The pods, and what can be done to them."""
 
     async def observe(self) -> ClusterSnapshot:
         """The newest state, from the watch cache. Raises `Unavailable` when it is too old to act on."""
 
     async def perform(self, action: Resize) -> Outcome:
         """Check the action against the pod's newest state, then do it. Failures are outcomes, never exceptions."""
+
+    async def move(self, move: Move) -> Outcome:
+        """Evict a pod, or scale its Deployment, if the newest state is still the one that was decided on. Failures are
+        outcomes. What has been done shows in the next `observe`."""
 
 
 class Metrics(Protocol):
@@ -37,6 +41,17 @@ class Metrics(Protocol):
 
     def latest(self) -> Measurements:
         """The newest measurements, with their age. Never waits."""
+
+
+class Sessions(Protocol):
+    """The users' sessions on pods that are going to be moved, looked at by a task of its own."""
+
+    def follow(self, drains: Mapping[PodRef, Drain], *, telling: bool) -> None:
+        """From now on look at these pods and no others. With `telling`, also tell them whether to take new sessions;
+        those that were told so and are no longer among them are told that they may again. Returns at once."""
+
+    def latest(self) -> Mapping[PodRef, Gate]:
+        """The newest that is known. Never waits."""
 
 
 class WakeKind(StrEnum):

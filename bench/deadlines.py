@@ -30,7 +30,7 @@ from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.cli.wiring import relax_garbage_collection
-from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import AskKind, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, History, Measurements, MemoryInUse, advance
 from autoscaler.core.model import ClusterSnapshot, PodRef
 from autoscaler.core.policy import ContainerPolicy, Fallback, Mode, Policy, Selector
@@ -175,6 +175,9 @@ class _Timed:
 
     async def observe(self) -> ClusterSnapshot:
         return await self._cluster.observe()
+
+    async def move(self, move: Move) -> Outcome:
+        return await self._cluster.move(move)
 
     async def perform(self, action: Resize) -> Outcome:
         ask, now = (await self._cluster.observe()).pods[action.pod].newest_ask, self._connection.now()

@@ -18,6 +18,7 @@ import numpy as np
 from autoscaler.cli.wiring import relax_garbage_collection
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, History, Measurements, advance
+from autoscaler.core.labels import LabelSelector
 from autoscaler.core.model import ClusterSnapshot, Pod
 from autoscaler.core.policy import ByDirection, Config, Policy, Selector, Stability
 from autoscaler.core.recommender import Grid, Recommender, Samples, Target
@@ -37,7 +38,7 @@ def _pod(index: int) -> Pod:
 
 
 def _policy(index: int, recommender: Recommender[Any]) -> Policy:
-    selector = Selector(frozenset({"bridge"}), (("app.kubernetes.io/component", f"bridge-{index}"),))
+    selector = Selector(frozenset({"bridge"}), LabelSelector((("app.kubernetes.io/component", f"bridge-{index}"),)))
     step = Stability(max_step=ByDirection(3.0, 0.3), cooldown=ByDirection(timedelta(0), timedelta(0)))
     return policy(recommender, f"bridge-{index}", selector=selector, stability=step, grid=Grid(lookback=86400))
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import AskKind, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import Ask, ClusterSnapshot, Condition, Pod, PodRef
 from autoscaler.core.policy import ByDirection, Config, Fallback, Mode, Policy, Selector
@@ -44,6 +44,9 @@ class FakeCluster:
         if isinstance(shown, Unavailable):
             raise shown
         return shown
+
+    async def move(self, move: Move) -> Outcome:
+        raise AssertionError(f"nothing is moved here: {move}")
 
     async def perform(self, action: Resize) -> Outcome:
         self.performed.append(action.pod)

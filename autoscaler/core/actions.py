@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.core.model import ContainerKind, PodRef, Resources
+from autoscaler.core.model import ContainerKind, PodRef, Resources, WorkloadRef
 
 
 class AskKind(StrEnum):
@@ -43,6 +43,41 @@ class Resize:
     kind: AskKind = AskKind.TARGET
 
 
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """One call of the Eviction API for one incarnation of a pod, at this version: a pod that has changed meanwhile, and
+    may have its size by now, is left alone. `landing`: the nodes that were proved to have room for the replacement."""
+
+    pod: PodRef
+    uid: str
+    resource_version: str
+    landing: tuple[str, ...] = ()
+
+
+class ScaleKind(StrEnum):
+    """Why a Deployment is scaled. The value is the field manager, by which the Deployment itself tells that it has one
+    pod more than it should, and since when."""
+
+    SURGE = "bridge-autoscaler-surge"  # one more
+    BACK = "bridge-autoscaler-surge-back"  # as many as before
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One patch to `deployments/scale`, for one Deployment (uid) at this version. `pod`: the one that is to move."""
+
+    workload: WorkloadRef
+    uid: str
+    resource_version: str
+    replicas: int
+    kind: ScaleKind
+    pod: PodRef
+
+
+Move = Evict | Scale
+"""A step of moving a pod to another node."""
+
+
 class OutcomeKind(StrEnum):
     """What came of an action."""
 
@@ -54,6 +89,7 @@ class OutcomeKind(StrEnum):
     REFUSED = "Refused"  # the server says no: admission, validation, quota
     FORBIDDEN = "Forbidden"  # a permission is missing
     THROTTLED = "Throttled"  # 429
+    BLOCKED = "Blocked"  # a PodDisruptionBudget does not allow the eviction now
     UNKNOWN = "Unknown"  # no answer: it may or may not have happened
 
 

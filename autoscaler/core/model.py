@@ -9,9 +9,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from autoscaler.core.scheduling import DisruptionBudget, Scheduling, Storage, Taint
 from autoscaler.core.units import Bytes, Millicores, format_cpu, format_memory
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 ANNOTATION_PREFIX = "bridge-autoscaler.dev/"
 
@@ -151,7 +153,9 @@ class PodRef(NamedTuple):
 class Pod:
     """A pod, as far as sizing needs it. `containers` holds init containers first, as the spec orders them.
 
-    `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program. `ready`: condition Ready.
+    `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program, and those by which others
+    say that a pod must not be moved. `ready`: condition Ready. `owner`: the direct controller, "Kind/name".
+    `disrupted`: condition DisruptionTarget, by whoever it was. `unscheduled`: why the scheduler finds no node for it.
     """
 
     namespace: str
@@ -176,6 +180,12 @@ class Pod:
     overhead: ResourceList = ResourceList()
     asks: tuple[Ask, ...] = ()
     gated: str | None = None  # what marks it as another quota system's, in words
+    owner: str | None = None
+    created_at: datetime | None = None
+    ip: str = ""
+    disrupted: bool = False
+    unscheduled: str | None = None
+    scheduling: Scheduling = Scheduling()
 
     @property
     def ref(self) -> PodRef:
@@ -193,13 +203,68 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: what its pods can be given in all, and what it is able to do."""
+    """A node: what its pods can be given in all, and what it is able to do.
+
+    `extended`: allocatable of every other resource, as in `Scheduling.extended`; `pods`: how many pods it takes (None:
+    not said). `unschedulable`: cordoned.
+    """
 
     name: str
     allocatable: ResourceList
     ready: bool = True
     os: str = "linux"
     declared_features: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY, hash=False)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    pods: int | None = None
+    extended: Mapping[str, int] = field(default_factory=lambda: _NONE, hash=False)
+
+
+class WorkloadRef(NamedTuple):
+    """A controller of pods: its namespace and "Kind/name"."""
+
+    namespace: str
+    object: str
+
+    @property
+    def kind(self) -> str:
+        return self.object.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.object.partition("/")[2]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A StatefulSet, ReplicaSet or Deployment: how many pods it wants, and what a new one would ask for.
+
+    `template`: resources of its containers by name, init containers included. `settled`: no rollout is going on, and
+    the status is of this generation. `revision`: what the label `controller-revision-hash` of a StatefulSet's next pod
+    will be. `scaled`: who last set the number of replicas through the subresource `scale`, from `managedFields`; None
+    if someone has set it in another way since.
+    """
+
+    ref: WorkloadRef
+    uid: str
+    resource_version: str = ""
+    replicas: int = 1
+    template: Mapping[str, Resources] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    settled: bool = True
+    revision: str = ""
+    scaled: Ask | None = None
+
+
+class Capability(StrEnum):
+    """What may be missing at run time, each a folder under rbac/."""
+
+    AUTOSCALERS = "autoscalers"  # see other people's autoscalers
+    MIGRATE = "migrate"  # evict, and see what an eviction has to be proved with
+    SURGE = "surge"  # scale Deployments
 
 
 class ScaledResource(NamedTuple):
@@ -232,7 +297,8 @@ class ClusterSnapshot:
     """Everything a turn may know about the cluster. `taken_at` is the API server's time, aware UTC.
 
     `problems`: objects that could not be read, and are therefore not in it. `autoscalers`: those of others.
-    `server_minor`: 37 for an API server 1.37; None if it is not known.
+    `server_minor`: 37 for an API server 1.37; None if it is not known. `capabilities`: what is permitted and can be
+    read now; without `MIGRATE` there are no disruption budgets and no storage in it.
     """
 
     taken_at: datetime
@@ -241,6 +307,10 @@ class ClusterSnapshot:
     problems: tuple[Problem, ...] = ()
     autoscalers: tuple[Autoscaler, ...] = ()
     server_minor: int | None = None
+    workloads: Mapping[WorkloadRef, Workload] = field(default_factory=lambda: MappingProxyType({}))
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
+    storage: Storage = Storage()
+    capabilities: frozenset[Capability] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from autoscaler.core.actions import AskKind, ContainerResize, Resize
-from autoscaler.core.model import Container, Pod, Problem, ResourceList, Resources
+from autoscaler.core.actions import AskKind, ContainerResize, Move, Resize
+from autoscaler.core.model import Container, Pod, PodRef, Problem, ResourceList, Resources
 from autoscaler.core.order import precedence
+from autoscaler.core.policy import DrainPolicy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
 
@@ -46,11 +47,67 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """One precondition of a migration. `reason`: what it is held for if it does not hold. `due_at`: when it will, if
+    only time is wanting."""
+
+    name: str
+    reason: Reason
+    holds: bool
+    detail: str = ""
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """How a pod would be moved, from when on, and each precondition as it stands now, in the order of `checks`.
+
+    `landing`: the nodes that have room for it, best first.
+    """
+
+    strategy: Strategy
+    due_at: datetime
+    checks: tuple[Check, ...]
+    landing: tuple[str, ...] = ()
+
+    @property
+    def blocked(self) -> Check | None:
+        """The first precondition that does not hold."""
+        return next((check for check in self.checks if not check.holds), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A pod whose users' sessions matter now: their number is asked for as the policy says.
+
+    `telling`: it should take no new sessions from now on. `due_at`: since when it may have been told so.
+    """
+
+    pod: PodRef
+    uid: str
+    ip: str
+    how: DrainPolicy
+    telling: bool
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What is known of a pod's sessions. `open`: it may go. `measured_at`: API server's time."""
+
+    uid: str
+    open: bool
+    detail: str
+    measured_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What to do about one pod. `action` None: nothing, and `reason` says why.
 
     `due_at`: when this should be looked at again even if nothing changes. `proposals` covers all containers of the pod
-    in the order of its spec, whether or not anything is done.
+    in the order of its spec, whether or not anything is done. `migration`: where the policy may move the pod and its
+    resize is not over; `move`: the step of it that is due. `drain`: where the pod's sessions matter by now.
     """
 
     pod: Pod
@@ -61,6 +118,9 @@ class Decision:
     action: Resize | None = None
     prediction: Prediction = Prediction(PredictedOutcome.UNKNOWN)
     due_at: datetime | None = None
+    migration: MigrationReport | None = None
+    move: Move | None = None
+    drain: Drain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +133,13 @@ class Plan:
 
     @property
     def acting(self) -> list[Decision]:
-        """The decisions to do something, in the order in which it is done."""
+        """The decisions to resize a pod, in the order in which it is done."""
         return sorted((d for d in self.decisions if d.action is not None), key=lambda d: precedence(d.pod))
+
+    @property
+    def moving(self) -> list[Decision]:
+        """The decisions to move a pod, in the order in which it is done."""
+        return sorted((d for d in self.decisions if d.move is not None), key=lambda d: precedence(d.pod))
 
 
 def resize_of(pod: Pod, proposals: tuple[Proposal, ...], kind: AskKind = AskKind.TARGET) -> Resize:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
+from autoscaler.core.labels import LabelSelector
 from autoscaler.core.model import Container, ContainerKind, Pod, Resource, ResourceList
 from autoscaler.core.recommender import Grid, Recommender
 
@@ -21,6 +21,7 @@ class Mode(StrEnum):
     OFF = "Off"
     RECOMMEND = "Recommend"
     RESIZE = "Resize"
+    RESIZE_OR_MIGRATE = "ResizeOrMigrate"
 
 
 class LimitMode(StrEnum):
@@ -31,50 +32,15 @@ class LimitMode(StrEnum):
     REQUESTS_ONLY = "RequestsOnly"  # limits stay
 
 
-class Operator(StrEnum):
-    """Operators of a label selector requirement (metav1.LabelSelectorOperator)."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One entry of `matchExpressions`."""
-
-    key: str
-    operator: Operator
-    values: frozenset[str] = frozenset()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
-
-
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Which pods a policy is for. No namespaces: all of them. All label requirements must hold."""
 
     namespaces: frozenset[str] = frozenset()
-    match_labels: tuple[tuple[str, str], ...] = ()
-    match_expressions: tuple[Requirement, ...] = ()
+    labels: LabelSelector = LabelSelector()
 
     def matches(self, pod: Pod) -> bool:
-        if self.namespaces and pod.namespace not in self.namespaces:
-            return False
-        for key, value in self.match_labels:
-            if pod.labels.get(key) != value:
-                return False
-        return not self.match_expressions or all(one.matches(pod.labels) for one in self.match_expressions)
+        return (not self.namespaces or pod.namespace in self.namespaces) and self.labels.matches(pod.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +84,61 @@ class FallbackAction(StrEnum):
     MIGRATE = "Migrate"
 
 
+class Strategy(StrEnum):
+    """How a pod is moved."""
+
+    EVICT = "Evict"  # evicted; its controller makes another one
+    SURGE = "Surge"  # one replica more first: the new pod is ready before the old one goes (Deployments)
+    NONE = "None"  # say what would be done, and do nothing
+
+
+class Landing(StrEnum):
+    """Which of the nodes that could take a replacement smaller than the target must have room for the target."""
+
+    EVERY = "Every"
+    SOME = "Some"
+
+
+@dataclass(frozen=True, slots=True)
+class PodEndpoint:
+    """An HTTP address of a pod: `http://POD-IP:port/path`."""
+
+    port: int
+    path: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPolicy:
+    """How the users' sessions are asked for and waited for. Of `query` and `endpoint` one is given.
+
+    `query`: PromQL for the number of live sessions by pod, `$pod` standing for a regular expression of pod names.
+    `endpoint`: answers GET with that number. `notify`: is POSTed to when the bridge should take no new sessions, and
+    when it may again. `max_wait`: for how long after the deadline sessions are waited for; then the pod is moved all
+    the same if `then_force`, else the move is called off.
+    """
+
+    query: str | None = None
+    endpoint: PodEndpoint | None = None
+    notify: PodEndpoint | None = None
+    max_wait: timedelta = timedelta(hours=1)
+    then_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """How a pod is moved whose resize has waited past its deadline.
+
+    `min_pod_age`: the youngest pod of its workload must be this old. `ready_within`: how long a surge waits for its new
+    pod. `drain` None: there are no sessions to wait for.
+    """
+
+    strategy: Strategy = Strategy.EVICT
+    min_pod_age: timedelta = timedelta(minutes=30)
+    landing: Landing = Landing.EVERY
+    ready_within: timedelta = timedelta(minutes=5)
+    drain: DrainPolicy | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Fallback:
     """How long an unfinished resize is waited for, from the newest ask on, and what then.
@@ -133,6 +154,7 @@ class Fallback:
     retry_after: timedelta = timedelta(minutes=10)
     action: FallbackAction = FallbackAction.REVERT
     fit: bool = True
+    migration: Migration = Migration()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +193,8 @@ class Budgets:
     """How much may be going on at once. None: no limit.
 
     In flight on a node: resizes that wait for room. In flight of a workload: pods whose resize is not over.
-    Disruptions: pods that `resizePolicy` restarts; of a workload every pod that is not available counts.
+    Disruptions: pods that `resizePolicy` restarts, that are being evicted, or whose replacement is not ready yet; of a
+    workload every pod that is not available counts.
     """
 
     max_in_flight_per_node: int = 1

@@ -38,6 +38,13 @@ class Reason(StrEnum):
         "The resize has waited past its deadline and is given up: the spec goes back to what is in force.",
     )
 
+    MIGRATE = (
+        "Migrate",
+        "The resize has waited past its deadline, and everything that a move needs was proved: the pod is evicted.",
+    )
+    SURGE = "Surge", "The pod is going to be moved: its Deployment gets one replica more first."
+    SURGE_BACK = "SurgeBack", "The Deployment that got one replica more for a move gets its own number back."
+
     # the policy says no
     RECOMMEND_ONLY = (
         "RecommendOnly",
@@ -196,8 +203,108 @@ class Reason(StrEnum):
     )
     MIGRATION_NOT_ENABLED = (
         "MigrationNotEnabled",
-        "The resize has waited past its deadline and the policy says to migrate, which this version cannot do.",
-        "Move the pod by hand, or set fallback.action to Revert.",
+        "The resize has waited past its deadline, and the policy says to migrate without being allowed to.",
+        "Set spec.mode to ResizeOrMigrate and fallback.strategy to Evict or Surge, or set fallback.action to Revert.",
+        _NOTIFY,
+    )
+    MIGRATION_NOT_PERMITTED = (
+        "MigrationNotPermitted",
+        "The controller may not evict, or cannot see what an eviction is proved with: then it never evicts.",
+        "kubectl apply -k rbac/migrate (and rbac/surge for strategy Surge).",
+        _NOTIFY,
+    )
+    NOT_REPLACEABLE = (
+        "NotReplaceable",
+        "Nobody would make another pod on another node: it belongs to no controller, to a DaemonSet or to a Job.",
+        "Make room on the node.",
+        _NOTIFY,
+    )
+    NOT_SAFE_TO_EVICT = (
+        "NotSafeToEvict",
+        "An annotation of the pod says that it must not be evicted.",
+        "The detail names it.",
+        _NOTIFY,
+    )
+    WORKLOAD_CHANGING = (
+        "WorkloadChanging",
+        "The pod's workload is being rolled out, or cannot be seen: its next pod may be another than this one.",
+        "Wait for the rollout, or finish it.",
+    )
+    NO_LANDING_NODE = (
+        "NoLandingNode",
+        "No other node would take the pod at its new size; the detail says what rules them out.",
+        "Make room on one of them, or change what the pod asks of a node.",
+        _NOTIFY,
+    )
+    NEEDS_NEW_NODE = (
+        "NeedsNewNode",
+        "Other nodes would take the pod, but have no room for its new size: a further or bigger node would do.",
+        "Add a node.",
+        _NOTIFY,
+    )
+    REPLACEMENT_TOO_SMALL = (
+        "ReplacementTooSmall",
+        "The next pod gets its template's size first, and may land where there is no room for more.",
+        "Raise the template's requests, or cordon the nodes that the detail names, or set fallback.landing to Some.",
+        _NOTIFY,
+    )
+    EVICTION_BLOCKED = (
+        "EvictionBlocked",
+        "A PodDisruptionBudget does not allow the eviction now.",
+        "The detail names it. It is tried again; if it never allows any, make its workload larger or the budget wider.",
+        _NOTIFY,
+    )
+    EVICTION_REFUSED = (
+        "EvictionRefused",
+        "The API server refused the eviction, or the change of the Deployment's scale. It is tried again later.",
+        "The detail is its answer.",
+        _NOTIFY,
+    )
+    POD_TOO_YOUNG = (
+        "PodTooYoung",
+        "A pod of the workload is younger than fallback.minPodAge: nothing is moved twice in a short time.",
+        "Wait, or lower fallback.minPodAge.",
+    )
+    SIBLING_UNAVAILABLE = (
+        "SiblingUnavailable",
+        "Another pod of the workload is not available, or missing.",
+        "Look at the pod that the detail names.",
+    )
+    DRAINING = (
+        "Draining",
+        "The pod is going to be moved once its users' sessions have ended, or fallback.drain.maxWait is over.",
+    )
+    GATE_UNKNOWN = (
+        "GateUnknown",
+        "It is not known whether the pod has sessions: what cannot be asked counts as closed.",
+        "Look at fallback.drain and the detail.",
+        _NOTIFY,
+    )
+    SURGING = "Surging", "The Deployment has one replica more, and the new pod is not ready at its size yet."
+    SURGE_REFUSED = (
+        "SurgeRefused",
+        "The workload cannot have one replica more for a move; the detail says why.",
+        "Use strategy Evict, or remove what the detail names.",
+        _NOTIFY,
+    )
+    SURGE_FAILED = (
+        "SurgeFailed",
+        "The new pod of a surge was not ready in time, and the Deployment got its own number of replicas back.",
+        "Look at the events of the Deployment's pods. It is tried again after fallback.retryAfter.",
+        _NOTIFY,
+    )
+    REPLACING = "Replacing", "The pod is being replaced, or is the replacement and not ready yet."
+    REPLACEMENT_UNSCHEDULED = (
+        "ReplacementUnscheduled",
+        "The scheduler has found no node for the pod for more than a minute. Nothing of its workload is evicted.",
+        "The detail is the scheduler's message.",
+        _NOTIFY,
+    )
+    REPLACEMENT_NOT_READY = (
+        "ReplacementNotReady",
+        "The pod has been on a node for longer than fallback.readyWithin without being ready. Nothing of its workload "
+        "is evicted.",
+        "Look at the pod's events and logs.",
         _NOTIFY,
     )
     RETRY_LATER = (
@@ -216,7 +323,7 @@ class Reason(StrEnum):
     )
     DISRUPTION_BUDGET = (
         "DisruptionBudget",
-        "The resize would restart containers by their resizePolicy, and other pods are not available yet.",
+        "The change would restart or replace the pod, and other pods are not available yet.",
         "Look at the pods that the detail names, or raise one of budgets.maxDisruptions….",
     )
     UNEXPLAINED_RESTART = (

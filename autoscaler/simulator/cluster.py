@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from types import MappingProxyType
 
-from autoscaler.core.actions import ContainerResize, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import ContainerResize, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.kubelet import (
     Answer,
@@ -104,6 +104,9 @@ class SimulatedCluster:
         """The state at this moment of virtual time."""
         pods, nodes = MappingProxyType(dict(self._pods)), MappingProxyType(dict(self._nodes))
         return ClusterSnapshot(self._now, pods, nodes, server_minor=self._server_minor)
+
+    async def move(self, move: Move) -> Outcome:
+        raise NotImplementedError
 
     async def perform(self, action: Resize) -> Outcome:
         """Store the ask if the pod is still the one that was decided about; its kubelet answers later."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.cli.wiring import Parts
-from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
 from autoscaler.core.model import ClusterSnapshot, Node, Pod, Problem
 from autoscaler.core.policy import Policy
@@ -41,6 +41,9 @@ class FakeCluster:
             raise Unavailable(self.unavailable)
         pods = {pod.ref: pod for pod in self.pods}
         return ClusterSnapshot(TAKEN_AT, pods, {NODE.name: NODE}, server_minor=37)
+
+    async def move(self, move: Move) -> Outcome:
+        raise AssertionError(f"nothing is moved here: {move}")
 
     async def perform(self, action: Resize) -> Outcome:
         self.performing()

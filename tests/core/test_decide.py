@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autoscaler.core.decide import decide, select
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.labels import LabelSelector, Operator, Requirement
 from autoscaler.core.model import (
     Ask,
     Autoscaler,
@@ -34,9 +35,7 @@ from autoscaler.core.policy import (
     ContainerPolicy,
     LimitMode,
     Mode,
-    Operator,
     Policy,
-    Requirement,
     Selector,
     Stability,
 )
@@ -366,21 +365,43 @@ LABELS = {"app": "bridge", "tier": "sim"}
     ("selector", "selected"),
     [
         (Selector(), True),
-        (Selector(match_labels=(("app", "bridge"), ("tier", "sim"))), True),
-        (Selector(match_labels=(("app", "bridge"), ("tier", "other"))), False),
-        (Selector(match_labels=(("missing", ""),)), False),
-        (Selector(frozenset({"bridge"}), (("app", "bridge"),)), True),
-        (Selector(frozenset({"other"}), (("app", "bridge"),)), False),
-        (Selector(match_expressions=(Requirement("tier", Operator.IN, frozenset({"sim", "x"})),)), True),
-        (Selector(match_expressions=(Requirement("tier", Operator.IN, frozenset({"x"})),)), False),
-        (Selector(match_expressions=(Requirement("none", Operator.IN, frozenset({"x"})),)), False),
-        (Selector(match_expressions=(Requirement("tier", Operator.NOT_IN, frozenset({"x"})),)), True),
-        (Selector(match_expressions=(Requirement("none", Operator.NOT_IN, frozenset({"x"})),)), True),
-        (Selector(match_expressions=(Requirement("tier", Operator.NOT_IN, frozenset({"sim"})),)), False),
-        (Selector(match_expressions=(Requirement("tier", Operator.EXISTS),)), True),
-        (Selector(match_expressions=(Requirement("none", Operator.EXISTS),)), False),
-        (Selector(match_expressions=(Requirement("none", Operator.DOES_NOT_EXIST),)), True),
-        (Selector(match_expressions=(Requirement("tier", Operator.DOES_NOT_EXIST),)), False),
+        (Selector(labels=LabelSelector(match_labels=(("app", "bridge"), ("tier", "sim")))), True),
+        (Selector(labels=LabelSelector(match_labels=(("app", "bridge"), ("tier", "other")))), False),
+        (Selector(labels=LabelSelector(match_labels=(("missing", ""),))), False),
+        (Selector(frozenset({"bridge"}), LabelSelector((("app", "bridge"),))), True),
+        (Selector(frozenset({"other"}), LabelSelector((("app", "bridge"),))), False),
+        (
+            Selector(
+                labels=LabelSelector(match_expressions=(Requirement("tier", Operator.IN, frozenset({"sim", "x"})),))
+            ),
+            True,
+        ),
+        (
+            Selector(labels=LabelSelector(match_expressions=(Requirement("tier", Operator.IN, frozenset({"x"})),))),
+            False,
+        ),
+        (
+            Selector(labels=LabelSelector(match_expressions=(Requirement("none", Operator.IN, frozenset({"x"})),))),
+            False,
+        ),
+        (
+            Selector(labels=LabelSelector(match_expressions=(Requirement("tier", Operator.NOT_IN, frozenset({"x"})),))),
+            True,
+        ),
+        (
+            Selector(labels=LabelSelector(match_expressions=(Requirement("none", Operator.NOT_IN, frozenset({"x"})),))),
+            True,
+        ),
+        (
+            Selector(
+                labels=LabelSelector(match_expressions=(Requirement("tier", Operator.NOT_IN, frozenset({"sim"})),))
+            ),
+            False,
+        ),
+        (Selector(labels=LabelSelector(match_expressions=(Requirement("tier", Operator.EXISTS),))), True),
+        (Selector(labels=LabelSelector(match_expressions=(Requirement("none", Operator.EXISTS),))), False),
+        (Selector(labels=LabelSelector(match_expressions=(Requirement("none", Operator.DOES_NOT_EXIST),))), True),
+        (Selector(labels=LabelSelector(match_expressions=(Requirement("tier", Operator.DOES_NOT_EXIST),))), False),
     ],
 )
 def test_selectors(selector: Selector, selected: bool) -> None:

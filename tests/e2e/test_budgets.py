@@ -15,7 +15,7 @@ import yaml
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Kubeconfig
-from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import ClusterSnapshot, Pod
 from autoscaler.core.policy import Fallback, Policy, Selector
@@ -43,6 +43,9 @@ class Later:
     async def observe(self) -> ClusterSnapshot:
         seen = await self.cluster.observe()
         return replace(seen, taken_at=seen.taken_at + self.by)
+
+    async def move(self, move: Move) -> Outcome:
+        return await self.cluster.move(move)
 
     async def perform(self, action: Resize) -> Outcome:
         outcome = await self.cluster.perform(action)

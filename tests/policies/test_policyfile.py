@@ -8,15 +8,14 @@ from typing import ClassVar
 
 import pytest
 
+from autoscaler.core.labels import LabelSelector, Operator, Requirement
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.policy import (
     ByDirection,
     ContainerPolicy,
     LimitMode,
     Mode,
-    Operator,
     Policy,
-    Requirement,
     Selector,
     Stability,
 )
@@ -66,8 +65,10 @@ def test_everything_arrives_in_the_core() -> None:
         """).policy
     assert policy.selector == Selector(
         frozenset({"sim", "staging"}),
-        (("app.kubernetes.io/component", "bridge"),),
-        (Requirement("tier", Operator.NOT_IN, frozenset({"test"})), Requirement("gpu", Operator.EXISTS)),
+        LabelSelector(
+            (("app.kubernetes.io/component", "bridge"),),
+            (Requirement("tier", Operator.NOT_IN, frozenset({"test"})), Requirement("gpu", Operator.EXISTS)),
+        ),
     )
     assert policy.mode is Mode.RESIZE
     assert policy.containers == (

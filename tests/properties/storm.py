@@ -12,7 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from autoscaler.core import kubelet
-from autoscaler.core.actions import AskKind, ContainerResize, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import AskKind, ContainerResize, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, History, Measurements
 from autoscaler.core.model import ClusterSnapshot, ContainerKind, Node, Pod, PodRef, Resource, ResourceList, Resources
 from autoscaler.core.policy import Budgets, ByDirection, Config, Fallback, Mode, Policy, Selector, Stability
@@ -303,6 +303,9 @@ class _Life:
         self._seen = await self._run.storm.observe()
         self._run.witness.seen(self._seen, self._run.troubles.deaths)
         return self._seen
+
+    async def move(self, move: Move) -> Outcome:
+        return await self._run.storm.move(move)
 
     async def perform(self, action: Resize) -> Outcome:
         self._call()

@@ -23,7 +23,7 @@ from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
 from autoscaler.adapters.kubernetes.wire import Owned, decode_minor, decode_node, decode_owner, decode_pod, patch_body
-from autoscaler.core.actions import Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.model import ClusterSnapshot, Node, Pod, PodRef
 from autoscaler.ports import Unavailable
 
@@ -124,6 +124,9 @@ class KubernetesCluster:
             autoscalers=self._autoscalers.found(),
             server_minor=self._minor,
         )
+
+    async def move(self, move: Move) -> Outcome:
+        raise NotImplementedError
 
     async def perform(self, action: Resize) -> Outcome:
         """Patch `pods/resize` if the newest state of the pod is still the one that the action was planned for."""
