@@ -91,11 +91,13 @@ class Leadership(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A decision that was acted on, what came of it, and how long the call took."""
+    """A decision that was acted on, what came of it, and how long the call took. `move`: it was the decision's move,
+    not its resize."""
 
     decision: Decision
     outcome: Outcome
     took: timedelta
+    move: bool = False
 
 
 @dataclass(frozen=True, slots=True)

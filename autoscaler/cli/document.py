@@ -5,6 +5,7 @@ Pure. More keys may be added within one schema version; none may change its mean
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,11 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import AskKind, Evict, Move, Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Container, ContainerKind, PodRef, Problem, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.pairing import qos_class
-from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Proposal
-from autoscaler.core.policy import Mode, Policy
+from autoscaler.core.plan import Check, Decision, MigrationReport, Plan, PredictedOutcome, Proposal
+from autoscaler.core.policy import Mode, Policy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
 
@@ -27,6 +28,7 @@ Quantity = Annotated[
     str, Meta(description="A canonical Kubernetes quantity: 250m, 2, 954Mi.", pattern="^[0-9]+[A-Za-z]*$")
 ]
 Instant = Annotated[str, Meta(description="RFC 3339, UTC.", extra_json_schema={"format": "date-time"})]
+Countdown = Annotated[int, Meta(description="Seconds from takenAt; negative once it has passed.")]
 
 
 class ActionWord(StrEnum):
@@ -35,6 +37,8 @@ class ActionWord(StrEnum):
     RESIZE = "Resize"
     MIGRATE = "Migrate"
     REVERT = "Revert"
+    SURGE = "Surge"
+    SURGE_BACK = "SurgeBack"
     NONE = "None"
 
 
@@ -83,6 +87,37 @@ class ServerAnswer(_Part, frozen=True):
     cause: str
 
 
+class CheckPart(_Part, frozen=True):
+    """One precondition of a migration. `reason` is what the pod is held for where it does not hold."""
+
+    name: str
+    holds: bool
+    reason: Reason
+    detail: str
+    due_at: Annotated[Instant | None, Meta(description="When it will hold, if only time is wanting.")]
+    in_seconds: Countdown | None
+
+
+class MigrationPart(_Part, frozen=True):
+    """How a pod would be moved whose resize does not come to an end, and whether everything that it needs holds now."""
+
+    strategy: Strategy
+    due_at: Annotated[Instant, Meta(description="The deadline of the resize: the pod is not moved before it.")]
+    in_seconds: Countdown
+    blocked_by: Annotated[Reason | None, Meta(description="The first check that does not hold.")]
+    landing: Annotated[list[str], Meta(description="Nodes that have room for the new size, best first.")]
+    checks: list[CheckPart]
+
+
+class MovePart(_Part, frozen=True):
+    """The step of a migration that is due, and the object, in the version that it was decided on, that it is about."""
+
+    object: Annotated[str, Meta(description="Kind/name, in the pod's namespace: the pod, or its Deployment.")]
+    uid: str
+    resource_version: str
+    replicas: Annotated[int | None, Meta(description="How many the Deployment gets; null for an eviction.")]
+
+
 class Item(_Part, frozen=True):
     """One selected pod. `reason` says why something is done, or why not; docs/reasons.md lists them all."""
 
@@ -102,6 +137,10 @@ class Item(_Part, frozen=True):
     containers: list[ContainerPart]
     due_at: Annotated[Instant | None, Meta(description="When this is looked at again even if nothing changes.")]
     server: Annotated[ServerAnswer | None, Meta(description="Only with --server-dry-run.")]
+    migration: Annotated[
+        MigrationPart | None, Meta(description="Where the policy may move the pod and its resize is not over.")
+    ]
+    move: Annotated[MovePart | None, Meta(description="With action Migrate, Surge or SurgeBack.")]
 
     @property
     def proposes(self) -> bool:
@@ -143,7 +182,7 @@ def document(
     return Document(
         SCHEMA_VERSION,
         _instant(plan.taken_at),
-        [_item(decision, modes, (answers or {}).get(decision.pod.ref)) for decision in decisions],
+        [_item(decision, plan.taken_at, modes, (answers or {}).get(decision.pod.ref)) for decision in decisions],
         [ProblemPart(p.source, p.reason, p.detail) for p in sorted({*plan.problems, *problems}, key=_problem_key)],
     )
 
@@ -154,7 +193,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:
+def _item(decision: Decision, now: datetime, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:
     pod = decision.pod
     return Item(
         namespace=pod.namespace,
@@ -166,20 +205,60 @@ def _item(decision: Decision, modes: Mapping[str, Mode], answer: Outcome | None)
         mode=modes.get(decision.policy or ""),
         qos_class=pod.qos_class,
         qos_class_after=_qos_class_after(decision),
-        action=_action_word(decision.action),
+        action=_action_word(decision),
         reason=decision.reason,
         detail=decision.detail,
         prediction=PredictionPart(decision.prediction.outcome, decision.prediction.detail),
         containers=[_container(proposal) for proposal in decision.proposals],
         due_at=None if decision.due_at is None else _instant(decision.due_at),
         server=None if answer is None else ServerAnswer(answer.kind, answer.detail, answer.cause),
+        migration=None if decision.migration is None else _migration(decision.migration, now),
+        move=None if decision.move is None else _move(decision.move),
     )
 
 
-def _action_word(action: Resize | None) -> ActionWord:
-    if action is None:
-        return ActionWord.NONE
-    return ActionWord.REVERT if action.kind is AskKind.REVERT else ActionWord.RESIZE
+def _action_word(decision: Decision) -> ActionWord:
+    if decision.action is not None:
+        return ActionWord.REVERT if decision.action.kind is AskKind.REVERT else ActionWord.RESIZE
+    match decision.move:
+        case Evict():
+            return ActionWord.MIGRATE
+        case Scale(kind=ScaleKind.SURGE):
+            return ActionWord.SURGE
+        case Scale(kind=ScaleKind.BACK):
+            return ActionWord.SURGE_BACK
+        case _:
+            return ActionWord.NONE
+
+
+def _migration(report: MigrationReport, now: datetime) -> MigrationPart:
+    blocked = report.blocked
+    return MigrationPart(
+        strategy=report.strategy,
+        due_at=_instant(report.due_at),
+        in_seconds=_seconds(report.due_at, now),
+        blocked_by=None if blocked is None else blocked.reason,
+        landing=list(report.landing),
+        checks=[_check(check, now) for check in report.checks],
+    )
+
+
+def _check(check: Check, now: datetime) -> CheckPart:
+    due_at = check.due_at
+    return CheckPart(
+        name=check.name,
+        holds=check.holds,
+        reason=check.reason,
+        detail=check.detail,
+        due_at=None if due_at is None else _instant(due_at),
+        in_seconds=None if due_at is None else _seconds(due_at, now),
+    )
+
+
+def _move(move: Move) -> MovePart:
+    if isinstance(move, Evict):
+        return MovePart(f"Pod/{move.pod.name}", move.uid, move.resource_version, None)
+    return MovePart(move.workload.object, move.uid, move.resource_version, move.replicas)
 
 
 def _qos_class_after(decision: Decision) -> QoSClass:
@@ -217,6 +296,11 @@ def _amounts(spec: ResourceList, actual: ResourceList, proposed: ResourceList, r
 
 def _instant(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _seconds(moment: datetime, now: datetime) -> int:
+    """Rounded up: a countdown that says 0 has ended."""
+    return math.ceil((moment - now).total_seconds())
 
 
 def _problem_key(problem: Problem) -> tuple[str, str, str]:

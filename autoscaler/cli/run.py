@@ -181,14 +181,16 @@ class _Controller:
 
     def _make_loop(self, parts: Parts, registry: CollectorRegistry, leadership: Leadership | None = None) -> Loop:
         from autoscaler.adapters.telemetry.journal import Journals, LogJournal, MetricsJournal
+        from autoscaler.adapters.telemetry.migrations import Migrations
         from autoscaler.adapters.telemetry.unfinished import UnfinishedResizes
         from autoscaler.loop import ALONE, Loop
 
         leadership = leadership or ALONE
         metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at, leadership.leading)
-        unfinished = UnfinishedResizes()
+        unfinished, migrations = UnfinishedResizes(), Migrations()
         registry.register(unfinished)
-        journals: list[Journal] = [LogJournal(self._logger), metrics, unfinished, self._readiness]
+        registry.register(migrations)
+        journals: list[Journal] = [LogJournal(self._logger), metrics, unfinished, migrations, self._readiness]
         if parts.events is not None:
             registry.register(parts.events)
             journals.append(parts.events)

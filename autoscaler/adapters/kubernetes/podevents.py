@@ -22,6 +22,7 @@ CONTROLLER = "bridge-autoscaler"
 _MAX_NOTE = 1024  # bytes; events.k8s.io/v1, Event.note
 _MAX_NAME = 230  # a name has at most 253 characters; the rest is for the key
 _NUMBERS = re.compile(r"\d[\w.:+%-]*")
+_NAMED = 3  # nodes in one note
 _NORMAL, _WARNING = "Normal", "Warning"
 
 
@@ -42,16 +43,32 @@ class PodEvent:
     def asked(done: Done, at: datetime) -> PodEvent:
         """Another size was asked for, and the API server stored it."""
         decision = done.decision
-        sizes = ", ".join(words for proposal in decision.proposals if (words := _change(proposal)))
+        sizes = _sizes(decision)
         note = f"{sizes}. {decision.reason.meaning} Expected: {decision.prediction.outcome}."
         return _event(decision.pod, at, _NORMAL, str(decision.reason), "Resize", note, sizes)
+
+    @staticmethod
+    def moved(done: Done, at: datetime) -> PodEvent:
+        """A step of the pod's move was made: where it can land, and for which size it is moved."""
+        decision = done.decision
+        nodes = decision.migration.landing if decision.migration is not None else ()
+        where = f"Room on {', '.join(nodes[:_NAMED])}{' and others' if len(nodes) > _NAMED else ''}" if nodes else ""
+        words = ": ".join(filter(None, (where, _sizes(decision))))
+        note = " ".join(filter(None, (f"{words}." if words else "", decision.reason.meaning)))
+        return _event(decision.pod, at, _NORMAL, str(decision.reason), "Migrate", note, words)
+
+    @staticmethod
+    def done(done: Done, at: datetime) -> PodEvent:
+        """What was decided was done."""
+        return PodEvent.moved(done, at) if done.move else PodEvent.asked(done, at)
 
     @staticmethod
     def answered(done: Done, at: datetime) -> PodEvent:
         """The API server did something else than what it was asked for: its word and its reasons."""
         decision, outcome = done.decision, done.outcome
         note = f"{decision.reason} ({decision.detail}) was not done as asked: {outcome.detail}"
-        return _event(decision.pod, at, _WARNING, str(outcome.kind), "Resize", note, f"{outcome.cause} {note}")
+        action = "Migrate" if done.move else "Resize"
+        return _event(decision.pod, at, _WARNING, str(outcome.kind), action, note, f"{outcome.cause} {note}")
 
     @staticmethod
     def held(decision: Decision, at: datetime) -> PodEvent:
@@ -98,13 +115,14 @@ class PodEvent:
 
 
 OUTCOMES: Mapping[OutcomeKind, Callable[[Done, datetime], PodEvent]] = {
-    OutcomeKind.ACCEPTED: PodEvent.asked,
+    OutcomeKind.ACCEPTED: PodEvent.done,
     OutcomeKind.ALTERED: PodEvent.answered,
     OutcomeKind.REFUSED: PodEvent.answered,
     OutcomeKind.FORBIDDEN: PodEvent.answered,
     OutcomeKind.UNKNOWN: PodEvent.answered,
 }
-"""Outcomes that become an event. The others pass by themselves: the next turn decides anew."""
+"""Outcomes that become an event. The others pass by themselves: the next turn decides anew. So does a Blocked eviction,
+and the hold that follows, EvictionBlocked, is told like any other: once an hour at most, however often it is tried."""
 
 
 def _event(pod: Pod, at: datetime, type_: str, reason: str, action: str, note: str, topic: str) -> PodEvent:
@@ -114,6 +132,10 @@ def _event(pod: Pod, at: datetime, type_: str, reason: str, action: str, note: s
 def _cut(note: str) -> str:
     raw = note.encode()
     return note if len(raw) <= _MAX_NOTE else raw[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
+
+
+def _sizes(decision: Decision) -> str:
+    return ", ".join(words for proposal in decision.proposals if (words := _change(proposal)))
 
 
 def _change(proposal: Proposal) -> str:

@@ -1,4 +1,4 @@
-"""The journal of the controller: one log line a turn, one an action, and the metrics that /metrics shows."""
+"""The journal of the controller: one log line a turn, one an action or move, and the metrics of turns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from autoscaler import __version__
-from autoscaler.core.actions import OutcomeKind, Resize
+from autoscaler.adapters.telemetry.migrations import move_word
+from autoscaler.core.actions import Evict, OutcomeKind, Resize, Scale
 from autoscaler.core.model import Problem, Resource
+from autoscaler.core.plan import Check
 from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
 from autoscaler.ports import Done, Journal, Turn, WakeKind
 
+_PAST = {"Evict": "migrated", "Surge": "surged", "SurgeBack": "scaled back"}
 _FINE = frozenset({OutcomeKind.ACCEPTED, OutcomeKind.SUPERSEDED, OutcomeKind.GONE})
 
 
@@ -28,7 +31,7 @@ class LogJournal:
 
     def record(self, turn: Turn) -> None:
         for done in turn.done:
-            self._action(done)
+            (self._move if done.move else self._action)(done)
         problems = frozenset(turn.plan.problems if turn.plan else ())
         for problem in sorted(problems - self._known, key=lambda p: (p.source, p.reason, p.detail)):
             self._logger.warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
@@ -60,10 +63,31 @@ class LogJournal:
         )
 
     def _action(self, done: Done) -> None:
+        decision = done.decision
+        self._done(
+            "resize",
+            done,
+            predicted=decision.prediction.outcome.value,
+            changes=changes(decision.action) if decision.action else {},
+            because={p.container.name: [sentence(s) for s in p.trail] for p in decision.proposals if p.changed},
+        )
+
+    def _move(self, done: Done) -> None:
+        move, report = done.decision.move, done.decision.migration
+        self._done(
+            "migrate",
+            done,
+            move=None if move is None else move_word(move),
+            replicas=move.replicas if isinstance(move, Scale) else None,
+            landing=list(move.landing if isinstance(move, Evict) else report.landing if report else ()),
+            checks={check.name: in_short(check) for check in (report.checks if report else ())},
+        )
+
+    def _done(self, event: str, done: Done, **facts: object) -> None:
         decision, outcome = done.decision, done.outcome
         write = self._logger.info if outcome.kind in _FINE else self._logger.warning
         write(
-            "resize",
+            event,
             namespace=decision.pod.namespace,
             pod=decision.pod.name,
             uid=decision.pod.uid,
@@ -74,23 +98,30 @@ class LogJournal:
             cause=outcome.cause,
             reason=decision.reason.value,
             detail=decision.detail,
-            predicted=decision.prediction.outcome.value,
-            changes=changes(decision.action) if decision.action else {},
-            because={p.container.name: [sentence(s) for s in p.trail] for p in decision.proposals if p.changed},
+            **facts,
             took_s=round(done.took.total_seconds(), 3),
         )
 
 
+def in_short(check: Check) -> str:
+    """`ok: 3 of 4 nodes`, or the reason for which it does not hold: `EvictionBlocked: budget sim allows 0`."""
+    return ": ".join(filter(None, ("ok" if check.holds else check.reason.value, check.detail)))
+
+
 def summary(turn: Turn) -> str:
-    """A turn in one sentence: `2 of 12 pods resized; 9 AtTarget, 1 NoData`."""
+    """A turn in one sentence: `2 of 12 pods resized, 1 migrated; 9 AtTarget, 1 NoData`."""
     decisions = turn.plan.decisions if turn.plan else ()
-    accepted = sum(done.outcome.kind is OutcomeKind.ACCEPTED for done in turn.done)
-    rest = Tally(decision.reason.value for decision in decisions if decision.action is None)
+    accepted = [done for done in turn.done if done.outcome.kind is OutcomeKind.ACCEPTED]
+    rest = Tally(decision.reason.value for decision in decisions if decision.action is None and decision.move is None)
     failed = Tally(done.outcome.kind.value for done in turn.done if done.outcome.kind is not OutcomeKind.ACCEPTED)
-    head = f"{accepted} of {len(decisions)} pods resized"
+    head = f"{sum(not done.move for done in accepted)} of {len(decisions)} pods resized"
+    moved = Tally(move_word(done.decision.move) for done in accepted if done.move and done.decision.move is not None)
+    head += "".join(f", {moved[word]} {past}" for word, past in _PAST.items() if moved[word])
     if not turn.leading:
         wanted = sum(decision.action is not None for decision in decisions)
         head = f"standing by, the leader is left to resize {wanted} of {len(decisions)} pods"
+        if moving := sum(decision.move is not None for decision in decisions):
+            head += f" and to move {moving}"
     words = [f"{count} {word}" for word, count in sorted(failed.items()) + sorted(rest.items())]
     return head + (f"; {', '.join(words)}" if words else "")
 
@@ -158,6 +189,8 @@ class MetricsJournal:
         self._turns.labels(turn.wake.kind.value).inc()
         self._turn_s.observe(turn.took.total_seconds())
         for done in turn.done:
+            if done.move:
+                continue
             self._actions.labels(done.outcome.kind.value).inc()
             self._action_s.observe(done.took.total_seconds())
         if turn.plan is None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 
 from autoscaler.cli.document import Document, Item
-from autoscaler.cli.rendering.words import cell, prediction, qos, server, sides, summary, verdict
+from autoscaler.cli.rendering.words import (
+    cell,
+    check,
+    mark,
+    migration,
+    prediction,
+    qos,
+    server,
+    sides,
+    summary,
+    verdict,
+)
 
 
 def render_markdown(document: Document) -> str:
@@ -46,6 +57,9 @@ def _section(item: Item) -> list[str]:
         lines.append(f"- Predicted: {_plain(prediction(item))}")
     if item.server:
         lines.append(f"- Server dry run: {_plain(server(item))}")
+    if item.migration:
+        lines.append(f"- Migration: {_plain(migration(item.migration))}")
+        lines += [f"  - {mark(one)}: {_plain(check(one))}" for one in item.migration.checks]
     lines += [
         f"- `{container.name}` {_plain(step)}"
         for container in item.containers

@@ -1,4 +1,4 @@
-"""Lines of `kubectl patch` that do by hand what the plan would do."""
+"""Lines of `kubectl` for bash that do by hand what the plan would do."""
 
 from __future__ import annotations
 
@@ -6,25 +6,56 @@ import json
 import shlex
 from typing import Any
 
-from autoscaler.cli.document import ContainerPart, Document, Item
-from autoscaler.cli.rendering.words import prediction, sides
+from autoscaler.cli.document import ContainerPart, Document, Item, MovePart
+from autoscaler.cli.rendering.words import migration, prediction, sides
 from autoscaler.core.model import ContainerKind
 
 
 def render_patch(document: Document) -> str:
     """One line for each pod with a change, also where the policy only recommends; comments say what and why.
 
-    The pod's uid is part of each patch: the server refuses it (422) once another pod has taken the name.
+    The pod's uid is part of each patch: the server refuses it (422) once another pod has taken the name. A step of a
+    migration is one line, for the very version that the plan is about (409 otherwise), and nothing follows it: plan
+    again for the next.
     """
     lines = [comment(f"problem: {p.source}: {p.reason}: {p.detail}") for p in document.problems]
     for item in document.items:
         if item.changes:
-            lines += [comment(f"{item.namespace}/{item.pod}: {item.reason}; predicted {prediction(item)}"), line(item)]
+            lines += [comment(f"{item.namespace}/{item.pod}: {item.reason}; {_expected(item)}"), line(item)]
     return "".join(f"{text}\n" for text in lines)
 
 
+def _expected(item: Item) -> str:
+    if item.move is None:
+        return f"predicted {prediction(item)}"
+    return "; ".join(filter(None, (item.detail, migration(item.migration) if item.migration else "")))
+
+
 def line(item: Item) -> str:
-    """A line for bash that resizes one pod."""
+    """A line for bash that resizes one pod, or does the step of its migration that is due."""
+    if item.move is None:
+        return _patch(item)
+    return _eviction(item, item.move) if item.move.replicas is None else _scale(item, item.move, item.move.replicas)
+
+
+def _eviction(item: Item, move: MovePart) -> str:
+    """The Eviction API, which asks disruption budgets; kubectl has no command of its own for one pod."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": item.pod, "namespace": item.namespace},
+        "deleteOptions": {"preconditions": {"uid": move.uid, "resourceVersion": move.resource_version}},
+    }
+    path = f"/api/v1/namespaces/{item.namespace}/pods/{item.pod}/eviction"
+    return shlex.join(["kubectl", "create", "--raw", path, "-f", "-"]) + " <<< " + shlex.quote(_json(body))
+
+
+def _scale(item: Item, move: MovePart, replicas: int) -> str:
+    words = ["kubectl", "scale", move.object.lower(), "-n", item.namespace]
+    return shlex.join([*words, f"--replicas={replicas}", f"--resource-version={move.resource_version}"])
+
+
+def _patch(item: Item) -> str:
     body: dict[str, Any] = {"metadata": {"uid": item.uid}, "spec": {}}
     for container in item.containers:
         if container.changed:
@@ -33,8 +64,12 @@ def line(item: Item) -> str:
             entry = {"name": container.name, "resources": _resources(container)}
             body["spec"].setdefault(key, []).append(entry)
     words = ["kubectl", "patch", "pod", item.pod, "-n", item.namespace, "--subresource", "resize"]
-    words += ["--type", "strategic", "-p", json.dumps(body, separators=(",", ":"))]
+    words += ["--type", "strategic", "-p", _json(body)]
     return shlex.join(words)
+
+
+def _json(body: dict[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"))
 
 
 def comment(text: str) -> str:

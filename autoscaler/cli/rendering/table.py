@@ -12,7 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from autoscaler.cli.document import ContainerPart, Document, Item
-from autoscaler.cli.rendering.words import because, cell, prediction, qos, server, sides, summary, verdict
+from autoscaler.cli.rendering.words import (
+    because,
+    cell,
+    check,
+    mark,
+    migration,
+    prediction,
+    qos,
+    server,
+    sides,
+    summary,
+    verdict,
+)
 from autoscaler.core.actions import OutcomeKind
 
 WIDE = 130  # columns from which the steps have a column of their own
@@ -31,7 +43,8 @@ def render_table(document: Document, *, width: int = 80, color: bool = False) ->
 
 def render_explanation(item: Item, *, width: int = 80, color: bool = False) -> str:
     """One pod: everything the plan says of it, every step of every container, what the reason means and its remedy."""
-    parts: list[RenderableType] = [*_head(item, width), _labelled("Meaning", item.reason.meaning, width)]
+    parts: list[RenderableType] = [*_head(item, width), *_checks(item, width)]
+    parts.append(_labelled("Meaning", item.reason.meaning, width))
     if item.reason.remedy:
         parts.append(_labelled("Remedy", item.reason.remedy, width))
     if item.due_at:
@@ -70,7 +83,16 @@ def _head(item: Item, width: int) -> Iterator[RenderableType]:
     if item.server is not None:
         refused = item.server.outcome is not OutcomeKind.ACCEPTED
         yield _labelled("Server", server(item), width, style="red" if refused else "")
+    if item.migration is not None:
+        yield _labelled("Migration", migration(item.migration), width)
     yield _labelled("QoS", qos(item), width)
+
+
+def _checks(item: Item, width: int) -> Iterator[RenderableType]:
+    """What a migration needs, one thing a line, in the order in which it is looked at."""
+    for n, one in enumerate(item.migration.checks if item.migration else ()):
+        first = f"  {'' if n else 'Checks':11}{mark(one)}  "
+        yield _paragraph(check(one), width, first, " " * len(first), "" if one.holds else "yellow")
 
 
 def _sizes(containers: tuple[ContainerPart, ...], *, steps: bool) -> Padding:

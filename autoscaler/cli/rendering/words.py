@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from autoscaler.cli.document import Amounts, ContainerPart, Document, Item, Sides
+from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, MigrationPart, Sides
 from autoscaler.core.model import Resource
+from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu, parse_memory
 
@@ -50,12 +51,63 @@ def qos(item: Item) -> str:
 def verdict(item: Item) -> str:
     """What is done, why, and the arithmetic of it: `Resize: Increase: …`; only the reason where nothing is done."""
     words = [item.reason.value] if item.action == "None" else [item.action.value, item.reason.value]
-    return ": ".join([*words, item.detail or item.reason.meaning])
+    # a revert or a move is its own reason
+    return ": ".join([*dict.fromkeys(words), item.detail or item.reason.meaning])
 
 
 def prediction(item: Item) -> str:
     """The predicted outcome with its arithmetic."""
     return ": ".join(filter(None, (item.prediction.outcome.value, item.prediction.detail)))
+
+
+def migration(part: MigrationPart) -> str:
+    """When and how the pod is moved, and where to, or why not: `in 12 s by Evict: to node-b or node-c`."""
+    when = ("due " if part.in_seconds < 0 else "") + countdown(part.in_seconds)
+    how = "without a strategy" if part.strategy is Strategy.NONE else f"by {part.strategy}"
+    blocked = next((one for one in part.checks if not one.holds), None)
+    where = _names(part.landing)
+    if blocked is None:
+        return f"{when} {how}: to {where}" if where else f"{when} {how}"
+    room = f"; there is room on {where}" if where else ""
+    return f"{when} {how}: not possible: {_without(blocked)}{room}"
+
+
+def check(part: CheckPart) -> str:
+    """A precondition and what is known of it: `age: PodTooYoung: sim-1 is 12 min old (due in 18 min)`."""
+    return ": ".join(filter(None, (part.name, part.detail if part.holds else _without(part))))
+
+
+def _without(part: CheckPart) -> str:
+    """A precondition that does not hold, and when it will, if only time is wanting."""
+    wait = "" if part.in_seconds is None else f" (due {countdown(part.in_seconds)})"
+    return ": ".join(filter(None, (part.reason.value, part.detail))) + wait
+
+
+def mark(part: CheckPart) -> str:
+    """`ok` or `no`."""
+    return "ok" if part.holds else "no"
+
+
+def countdown(seconds: int) -> str:
+    """`in 12 s`, `now`, `4 min ago`: two units at most, and the smaller only as far as it matters."""
+    if seconds == 0:
+        return "now"
+    left = abs(seconds)
+    if left < 120:
+        text = f"{left} s"
+    elif left < 7200:
+        minutes, rest = divmod(left, 60)
+        text = f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
+    else:
+        hours, rest = divmod(left // 60, 60)
+        text = f"{hours} h {rest} min" if rest else f"{hours} h"
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def _names(names: list[str]) -> str:
+    if len(names) > _NAMED:
+        return f"{', '.join(names[:_NAMED])} or {len(names) - _NAMED} more"
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def server(item: Item) -> str:
@@ -81,10 +133,18 @@ def summary(document: Document) -> str:
     return ", ".join(texts if document.items else ["no pod is selected", *texts])
 
 
-_GROUPS = ("to resize", "proposed only", "held", "at target")
+_NAMED = 3  # nodes in one line
+_GROUPS = ("to resize", "to migrate", "to scale back", "proposed only", "held", "at target")
+_BY_ACTION = {
+    ActionWord.RESIZE: "to resize",
+    ActionWord.REVERT: "to resize",
+    ActionWord.MIGRATE: "to migrate",
+    ActionWord.SURGE: "to migrate",
+    ActionWord.SURGE_BACK: "to scale back",
+}
 
 
 def _group(item: Item) -> str:
-    if item.action != "None":
-        return "to resize"
+    if item.action in _BY_ACTION:
+        return _BY_ACTION[item.action]
     return {Reason.RECOMMEND_ONLY: "proposed only", Reason.AT_TARGET: "at target"}.get(item.reason, "held")
