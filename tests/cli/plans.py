@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from autoscaler.core.actions import ContainerResize, Resize
-from autoscaler.core.model import Container, ContainerKind, Pod, Problem, QoSClass, Resource, ResourceList, Resources
-from autoscaler.core.plan import Decision, Plan, PredictedOutcome, Prediction, Proposal
+from autoscaler.core.actions import ContainerResize, Evict, Resize, Scale, ScaleKind
+from autoscaler.core.model import (
+    Container,
+    ContainerKind,
+    Pod,
+    PodRef,
+    Problem,
+    QoSClass,
+    Resource,
+    ResourceList,
+    Resources,
+    WorkloadRef,
+)
+from autoscaler.core.plan import Check, Decision, Drain, MigrationReport, Plan, PredictedOutcome, Prediction, Proposal
+from autoscaler.core.policy import DrainPolicy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
 from autoscaler.core.units import parse_cpu, parse_memory
@@ -81,3 +93,51 @@ PLAN = Plan(
     (SETTLED, HELD, RECOMMENDED, RESIZED),
     (Problem("policies/b.yaml", "NothingSelected", "policy b selects no pod"),),
 )
+
+
+def after(seconds: float) -> datetime:
+    return TAKEN_AT + timedelta(seconds=seconds)
+
+
+MODE = Check("mode", Reason.MIGRATION_NOT_ENABLED, True, "ResizeOrMigrate, strategy Evict")
+LANDS = Check("landing", Reason.NO_LANDING_NODE, True, "2 of 4 nodes have room for 1500m cpu, 4Gi memory")
+NOWHERE = replace(LANDS, holds=False, detail="of 4 nodes 2 cpu, 1 taints, 1 its own")
+YOUNG = Check("age", Reason.POD_TOO_YOUNG, False, "sim/bridge-1 is 12 min old, minPodAge is 30 min", after(1080))
+SOON = MigrationReport(Strategy.EVICT, after(12), (MODE, LANDS), ("node-b", "node-c"))
+OVERDUE = MigrationReport(Strategy.EVICT, after(-240), (MODE, NOWHERE, YOUNG))
+DEFERRED = replace(
+    RESIZED,
+    reason=Reason.RESIZE_DEFERRED,
+    detail="OutOfcpu for 18 s",
+    action=None,
+    prediction=Prediction(PredictedOutcome.DEFERRED, "node-a lacks 300m of cpu"),
+    due_at=after(12),
+    migration=SOON,
+)
+STUCK = replace(DEFERRED, reason=Reason.NO_LANDING_NODE, detail=NOWHERE.detail, due_at=None, migration=OVERDUE)
+MIGRATING = replace(
+    DEFERRED,
+    reason=Reason.MIGRATE,
+    detail="OutOfcpu for 30 s",
+    due_at=None,
+    migration=replace(SOON, due_at=TAKEN_AT),
+    move=Evict(POD.ref, POD.uid, "7", SOON.landing),
+)
+
+
+def surge(kind: ScaleKind = ScaleKind.SURGE, replicas: int = 2) -> Decision:
+    """A step of a surge, which scales a Deployment."""
+    scale = Scale(
+        WorkloadRef("sim", "Deployment/world"), "55555555-eeee", "41", replicas, kind, PodRef("sim", "world-x")
+    )
+    return replace(
+        MIGRATING,
+        pod=replace(POD, name="world-x", workload="Deployment/world"),
+        reason=Reason.SURGE if kind is ScaleKind.SURGE else Reason.SURGE_BACK,
+        migration=replace(SOON, strategy=Strategy.SURGE, due_at=TAKEN_AT),
+        move=scale,
+    )
+
+
+def drain(*, telling: bool) -> Drain:
+    return Drain(POD.ref, POD.uid, "10.0.0.7", DrainPolicy(query="sessions"), telling, after(12))

@@ -42,7 +42,7 @@ def test_every_fault_is_a_line_on_stderr(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines() == [
         f"error: {tmp_path}/a.yaml:6: spec.mode: 'resize' is not allowed (did you mean Resize?); "
-        "allowed: Off, Recommend, Resize",
+        "allowed: Off, Recommend, Resize, ResizeOrMigrate",
         f"error: {tmp_path}/b.yaml:1: kind: found 'Pod'; expected BridgePolicy",
     ]
 

@@ -1,0 +1,262 @@
+"""What a person sees of a migration before it happens, in every rendering."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from autoscaler.cli.document import Item, MigrationPart, document, json_schema
+from autoscaler.cli.rendering.data import render_json, render_yaml
+from autoscaler.cli.rendering.markdown import render_markdown
+from autoscaler.cli.rendering.patch import render_patch
+from autoscaler.cli.rendering.table import render_explanation, render_table
+from autoscaler.cli.rendering.words import countdown, migration, summary, verdict
+from autoscaler.core.actions import ScaleKind
+from autoscaler.core.plan import Decision, MigrationReport, Plan
+from autoscaler.core.policy import Strategy
+from tests.cli.plans import DEFERRED, LANDS, MIGRATING, MODE, OVERDUE, RESIZED, SOON, STUCK, TAKEN_AT, YOUNG, surge
+
+
+def plan(*decisions: Decision) -> Plan:
+    return Plan(TAKEN_AT, decisions)
+
+
+def item(decision: Decision) -> Item:
+    (found,) = document(plan(decision)).items
+    return found
+
+
+def part(report: MigrationReport) -> MigrationPart:
+    found = item(replace(DEFERRED, migration=report)).migration
+    assert found is not None
+    return found
+
+
+def as_json(decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(render_json(document(plan(decision))))
+    jsonschema.Draft202012Validator(json_schema()).validate(found)
+    assert yaml.safe_load(render_yaml(document(plan(decision)))) == found
+    (one,) = found["items"]
+    assert isinstance(one, dict)
+    return one
+
+
+def test_the_document_has_the_deadline_with_its_countdown_and_every_check() -> None:
+    found = as_json(STUCK)
+    assert (found["action"], found["move"]) == ("None", None)
+    assert found["migration"] == {
+        "strategy": "Evict",
+        "dueAt": "2026-11-29T11:56:00Z",
+        "inSeconds": -240,
+        "blockedBy": "NoLandingNode",
+        "landing": [],
+        "checks": [
+            {
+                "name": "mode",
+                "holds": True,
+                "reason": "MigrationNotEnabled",
+                "detail": "ResizeOrMigrate, strategy Evict",
+                "dueAt": None,
+                "inSeconds": None,
+            },
+            {
+                "name": "landing",
+                "holds": False,
+                "reason": "NoLandingNode",
+                "detail": "of 4 nodes 2 cpu, 1 taints, 1 its own",
+                "dueAt": None,
+                "inSeconds": None,
+            },
+            {
+                "name": "age",
+                "holds": False,
+                "reason": "PodTooYoung",
+                "detail": "sim/bridge-1 is 12 min old, minPodAge is 30 min",
+                "dueAt": "2026-11-29T12:18:00Z",
+                "inSeconds": 1080,
+            },
+        ],
+    }
+    found = as_json(DEFERRED)
+    assert (found["migration"]["inSeconds"], found["migration"]["blockedBy"]) == (12, None)
+    assert found["migration"]["landing"] == ["node-b", "node-c"]
+    assert as_json(RESIZED)["migration"] is None
+
+
+def test_a_countdown_ends_when_the_deadline_has_come_and_not_before() -> None:
+    def left(seconds: float) -> int:
+        return part(replace(SOON, due_at=TAKEN_AT + timedelta(seconds=seconds))).in_seconds
+
+    assert [left(0.2), left(0), left(-0.2), left(-1.2)] == [1, 0, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("decision", "action", "move"),
+    [
+        (MIGRATING, "Migrate", {"object": "Pod/bridge-0", "uid": "11111111-aaaa", "resourceVersion": "7"}),
+        (surge(), "Surge", {"object": "Deployment/world", "uid": "55555555-eeee", "resourceVersion": "41"}),
+        (surge(ScaleKind.BACK, 1), "SurgeBack", {"object": "Deployment/world", "resourceVersion": "41"}),
+    ],
+)
+def test_a_step_that_is_due_is_a_change(decision: Decision, action: str, move: Mapping[str, str]) -> None:
+    found = as_json(decision)
+    assert (found["action"], item(decision).changes) == (action, True)
+    assert move.items() <= found["move"].items()
+    assert found["move"]["replicas"] == {"Migrate": None, "Surge": 2, "SurgeBack": 1}[action]
+
+
+def test_what_only_waits_is_no_change() -> None:
+    assert not item(DEFERRED).changes
+    assert not item(STUCK).changes
+
+
+TABLE = """\
+sim/bridge-0  StatefulSet/bridge, on node-a, policy sim-bridges
+  ResizeDeferred: OutOfcpu for 18 s
+  Predicted  Deferred: node-a lacks 300m of cpu
+  Migration  in 12 s by Evict: to node-b or node-c
+  QoS        Burstable unchanged
+"""
+EXPLANATION = """\
+sim/bridge-0  StatefulSet/bridge, on node-a, policy sim-bridges
+  NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
+  Predicted  Deferred: node-a lacks 300m of cpu
+  Migration  due 4 min ago by Evict: not possible: NoLandingNode: of 4 nodes 2
+             cpu, 1 taints, 1 its own
+  QoS        Burstable unchanged
+  Checks     ok  mode: ResizeOrMigrate, strategy Evict
+             no  landing: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
+             no  age: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is 30
+                 min (due in 18 min)
+  Meaning    No other node would take the pod at its new size; the detail says
+             what rules them out.
+"""
+
+
+def test_the_table_says_when_how_and_where_to() -> None:
+    assert render_table(document(plan(DEFERRED))).startswith(TABLE)
+    assert "Migration" not in render_table(document(plan(RESIZED)))
+
+
+def test_the_explanation_has_a_line_for_every_check() -> None:
+    assert render_explanation(item(STUCK)).startswith(EXPLANATION)
+    assert "Checks" not in render_explanation(item(RESIZED))
+
+
+@pytest.mark.parametrize("width", [40, 80, 130])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    texts = [render_table(document(plan(DEFERRED, STUCK)), width=width), render_explanation(item(STUCK), width=width)]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize(
+    ("report", "text"),
+    [
+        (SOON, "in 12 s by Evict: to node-b or node-c"),
+        (replace(SOON, due_at=TAKEN_AT, landing=("b",)), "now by Evict: to b"),
+        (
+            replace(SOON, strategy=Strategy.SURGE, landing=("b", "c", "d", "e", "f")),
+            "in 12 s by Surge: to b, c, d or 2 more",
+        ),
+        (OVERDUE, "due 4 min ago by Evict: not possible: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own"),
+        (
+            replace(SOON, checks=(MODE, LANDS, YOUNG)),
+            "in 12 s by Evict: not possible: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is 30 min "
+            "(due in 18 min); there is room on node-b or node-c",
+        ),
+        (
+            replace(SOON, strategy=Strategy.NONE, checks=(replace(MODE, holds=False, detail="strategy None"),)),
+            "in 12 s without a strategy: not possible: MigrationNotEnabled: strategy None; "
+            "there is room on node-b or node-c",
+        ),
+    ],
+)
+def test_one_line_of_a_migration(report: MigrationReport, text: str) -> None:
+    assert migration(part(report)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "now"),
+        (1, "in 1 s"),
+        (119, "in 119 s"),
+        (120, "in 2 min"),
+        (185, "in 3 min 5 s"),
+        (1085, "in 18 min"),
+        (7200, "in 2 h"),
+        (9000, "in 2 h 30 min"),
+        (-45, "45 s ago"),
+        (-3700, "61 min ago"),
+    ],
+)
+def test_countdowns(seconds: int, text: str) -> None:
+    assert countdown(seconds) == text
+
+
+def test_the_summary_counts_moves_of_their_own() -> None:
+    decisions = [RESIZED, MIGRATING, surge(), surge(ScaleKind.BACK, 1), STUCK]
+    named = [replace(one, pod=replace(one.pod, name=f"pod-{n}")) for n, one in enumerate(decisions)]
+    assert summary(document(plan(*named))) == "1 to resize, 2 to migrate, 1 to scale back, 1 held"
+
+
+def test_a_move_that_is_its_own_reason_is_named_once() -> None:
+    assert verdict(item(MIGRATING)) == "Migrate: OutOfcpu for 30 s"
+    assert verdict(item(RESIZED)) == "Resize: Increase: cpu of bridge"
+
+
+def test_markdown_has_the_line_and_the_checks() -> None:
+    text = render_markdown(document(plan(STUCK)))
+    assert "- Migration: due 4 min ago by Evict: not possible: NoLandingNode: " in text
+    assert "  - ok: mode: ResizeOrMigrate, strategy Evict\n  - no: landing: NoLandingNode: " in text
+    assert "Migration" not in render_markdown(document(plan(RESIZED)))
+
+
+def kubectl(tmp_path: Path, script: str) -> list[str]:
+    """What kubectl would be told, word by word, and its standard input."""
+    fake = tmp_path / "kubectl"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n[ "$1" = create ] && cat\nexit 0\n')
+    fake.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-eu"], input=script, capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_an_eviction_runs_in_bash_as_it_is(tmp_path: Path) -> None:
+    script = render_patch(document(plan(MIGRATING)))
+    assert script.startswith("# sim/bridge-0: Migrate; OutOfcpu for 30 s; now by Evict: to node-b or node-c\n")
+    *words, body = kubectl(tmp_path, script)
+    assert words == ["create", "--raw", "/api/v1/namespaces/sim/pods/bridge-0/eviction", "-f", "-"]
+    assert json.loads(body) == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "bridge-0", "namespace": "sim"},
+        "deleteOptions": {"preconditions": {"uid": "11111111-aaaa", "resourceVersion": "7"}},
+    }
+
+
+@pytest.mark.parametrize(("kind", "replicas"), [(ScaleKind.SURGE, 2), (ScaleKind.BACK, 1)])
+def test_a_step_of_a_surge_runs_in_bash_as_it_is(tmp_path: Path, kind: ScaleKind, replicas: int) -> None:
+    words = kubectl(tmp_path, render_patch(document(plan(surge(kind, replicas)))))
+    assert words == ["scale", "deployment/world", "-n", "sim", f"--replicas={replicas}", "--resource-version=41"]
+
+
+def test_what_only_waits_has_no_line_for_bash() -> None:
+    assert render_patch(document(plan(DEFERRED, STUCK))) == ""
+
+
+def test_no_text_from_outside_becomes_a_command() -> None:
+    nasty = replace(LANDS, detail="why\nrm -rf /\r\n: ;")
+    decision = replace(MIGRATING, detail="x\nrm -rf /", migration=replace(SOON, checks=(replace(nasty, holds=False),)))
+    lines = render_patch(document(plan(decision))).splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["#", "kubectl"]
