@@ -96,14 +96,14 @@ class Storm(SimulatedCluster):
 
     def pods(self) -> Iterable[Pod]:
         """The pods that the policy selects."""
-        return [pod for pod in self._pods.values() if pod.namespace == "sim"]
+        return [pod for pod in self.state.pods.values() if pod.namespace == "sim"]
 
     def pod(self, ref: PodRef) -> Pod | None:
-        return self._pods.get(ref)
+        return self.state.pods.get(ref)
 
     def too_small(self, pod: Pod) -> bool:
         """Whether the pod's node can allocate less than the pod has."""
-        has, room = kubelet.footprint(pod, kubelet.allocated), self._nodes[pod.node or ""].allocatable
+        has, room = kubelet.footprint(pod, kubelet.allocated), self.state.nodes[pod.node or ""].allocatable
         return any((has.get(resource) or 0) > (room.get(resource) or 0) for resource in Resource)
 
     def _demand(self, name: str) -> Demand:
@@ -137,25 +137,25 @@ class Storm(SimulatedCluster):
             case Kind.LEAVE if self._neighbours:
                 self.delete_pod(self._neighbours.pop(event.number % len(self._neighbours)))
             case Kind.ALLOCATABLE:
-                node = Node(event.who, amounts(event.cpu, event.memory))
-                self.add_node(node, static_cpu=node.name in self._static_cpu, swap=node.name in self._swap)
+                kubelets, node = self.kubelets, Node(event.who, amounts(event.cpu, event.memory))
+                self.add_node(node, static_cpu=node.name in kubelets.static_cpu, swap=node.name in kubelets.swap)
             case Kind.SILENT:
                 self.silence(event.who, self.now + timedelta(seconds=event.seconds))
-            case Kind.USER if ref in self._pods:
+            case Kind.USER if ref in self.state.pods:
                 self._kubectl(ref, amounts(event.cpu, event.memory))
-            case Kind.DELETE if ref in self._pods and not self._pods[ref].deleting:
+            case Kind.DELETE if ref in self.state.pods and not self.state.pods[ref].deleting:
                 self.delete_pod(ref)
 
     def _arrive(self, event: Event) -> None:
         self._arrived += 1
         made = pod(f"x{self._arrived}", container(Resources(amounts(event.cpu, event.memory))), node=event.who)
         neighbour = replace(made, namespace="others")
-        if self._has_room(self._nodes[event.who], neighbour):
+        if self.scheduler.has_room(self.state.nodes[event.who], neighbour):
             self.add_pod(neighbour, {"app": Demand(Series.of([0.1]), Series.of([1.0]))})
             self._neighbours.append(neighbour.ref)
 
     def _kubectl(self, ref: PodRef, wanted: ResourceList) -> None:
-        app = next(c for c in self._pods[ref].containers if c.name == "app")
+        app = next(c for c in self.state.pods[ref].containers if c.name == "app")
         limits = ResourceList()
         if app.spec.limits != limits:
             times = 1 if app.spec.limits == app.spec.requests else 2
