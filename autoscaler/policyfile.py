@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from autoscaler.core.foreign import told
 from autoscaler.core.labels import LabelSelector, Operator, Requirement
 from autoscaler.core.model import Resource
-from autoscaler.core.policy import Policy, Selector
+from autoscaler.core.policy import FallbackAction, Mode, Policy, Selector, Strategy
 from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
 from autoscaler.policymodel import (
@@ -32,7 +32,7 @@ KIND = "BridgePolicy"
 MAX_SAMPLES = 30_000  # of one container; 104 days in 5-minute blocks, 0.5 MB of float32
 _BLOCK = timedelta(seconds=300)
 _MAX_STEP = timedelta(hours=1)
-_SHORTEST_DEADLINE, _LONGEST_DEADLINE = timedelta(seconds=1), timedelta(days=30)  # asks are dated to the second
+_NOTHING, _SECOND, _MONTH = timedelta(0), timedelta(seconds=1), timedelta(days=30)  # asks are dated to the second
 
 
 class Loaded(NamedTuple):
@@ -63,7 +63,7 @@ def read_policy(document: Document, catalog: Catalog) -> Loaded:
         mode=spec.mode,
         containers=tuple(section.core() for section in spec.containers),
         stability=spec.stability.core(),
-        fallback=spec.fallback.core(),
+        fallback=spec.fallback.core(spec.mode),
         grid=spec.metrics.grid,
         rate_window=spec.metrics.rate_window,
         source=f"{document.source}:{document.marks[()][0]}",
@@ -168,13 +168,24 @@ def _container_contradictions(containers: tuple[ContainerSection, ...]) -> Itera
 
 
 def _fallback_contradictions(fallback: FallbackSection) -> Iterator[_Objection]:
-    for key, value in (
-        ("after", fallback.after),
-        ("infeasibleAfter", fallback.infeasible_after),
-        ("errorAfter", fallback.error_after),
+    path: KeyPath = ("fallback",)
+    drain = fallback.drain
+    for where, value, least in (
+        ((*path, "after"), fallback.after, _SECOND),
+        ((*path, "infeasibleAfter"), fallback.infeasible_after, _SECOND),
+        ((*path, "errorAfter"), fallback.error_after, _SECOND),
+        ((*path, "minPodAge"), fallback.min_pod_age, _NOTHING),
+        ((*path, "readyWithin"), fallback.ready_within, _SECOND),
+        ((*path, "drain", "maxWait"), None if drain is None else drain.max_wait, _NOTHING),
     ):
-        if value is not None and not _SHORTEST_DEADLINE <= value <= _LONGEST_DEADLINE:
-            yield ("fallback", key), f"{format_duration(value)} is out of range; write 1s to 30d"
+        if value is not None and not least <= value <= _MONTH:
+            yield where, f"{format_duration(value)} is out of range; write {format_duration(least)} to 30d"
+    if drain is not None:
+        where = (*path, "drain")
+        if drain.query is None and drain.endpoint is None:
+            yield where, "does not say how sessions are counted; give it query or endpoint"
+        if drain.query is not None and drain.endpoint is not None:
+            yield (*where, "endpoint"), "sessions are counted by query already; leave one of the two out"
 
 
 def _metrics_contradictions(metrics: MetricsSection) -> Iterator[_Objection]:
@@ -214,6 +225,7 @@ def _idle(spec: Spec, recommender: Recommender[Any]) -> Iterator[_Objection]:
             for resource in Resource:
                 if resource not in section.controlled_resources and getattr(amounts, resource) is not None:
                     yield (*path, key, resource.value), f"has no effect, as controlledResources leaves {resource} out"
+    yield from _idle_fallback(spec.fallback, spec.mode)
     grid, window = spec.metrics.grid, spec.metrics.rate_window
     if window < timedelta(seconds=grid.block):
         text = f"{format_duration(window)} is shorter than the {grid.block} s to which a look-back of this length"
@@ -222,3 +234,27 @@ def _idle(spec: Spec, recommender: Recommender[Any]) -> Iterator[_Objection]:
     if spec.metrics.lookback < remembers:
         text = f"{format_duration(spec.metrics.lookback)} is shorter than the {format_duration(remembers)}"
         yield ("metrics", "lookback"), f"{text} that recommender {recommender.name} remembers: a restart forgets some"
+
+
+def _idle_fallback(fallback: FallbackSection, mode: Mode) -> Iterator[_Objection]:
+    path: KeyPath = ("fallback",)
+    action, drain = fallback.action_in(mode), fallback.drain
+    if action is not FallbackAction.MIGRATE:
+        if mode is Mode.RESIZE_OR_MIGRATE:
+            text = f"{mode} moves no pod, as fallback.action is {action}; leave that out, or write mode: {Mode.RESIZE}"
+            yield ("mode",), text
+        for name in ("strategy", "landing", "min_pod_age", "ready_within", "drain"):
+            if name in fallback.model_fields_set:
+                field = FallbackSection.model_fields[name]
+                yield (*path, str(field.alias)), f"has no effect, as fallback.action is {action}"
+        return
+    if mode is Mode.RESIZE:
+        text = f"{action} moves no pod in mode {mode}: the resize waits on; write mode: {Mode.RESIZE_OR_MIGRATE}"
+        yield (*path, "action"), text
+    if "ready_within" in fallback.model_fields_set and fallback.strategy is not Strategy.SURGE:
+        yield (*path, "readyWithin"), f"has no effect, as strategy is {fallback.strategy}"
+    if drain is not None:
+        if drain.notify is not None and fallback.strategy is Strategy.NONE:
+            yield (*path, "drain", "notify"), f"has no effect, as strategy is {fallback.strategy}"
+        if drain.then_force and not drain.max_wait:
+            yield (*path, "drain"), "has no effect, as maxWait is 0s and thenForce is true"

@@ -6,22 +6,29 @@ the two.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, WithJsonSchema
 
+from autoscaler.adapters.sessions.query import checked_query
 from autoscaler.core.foreign import shown
 from autoscaler.core.labels import Operator
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.policy import (
     ByDirection,
     ContainerPolicy,
+    DrainPolicy,
     Fallback,
     FallbackAction,
+    Landing,
     LimitMode,
+    Migration,
     Mode,
+    PodEndpoint,
     Stability,
+    Strategy,
 )
 from autoscaler.core.recommender import Grid
 from autoscaler.core.units import Bytes, Millicores, parse_cpu, parse_memory, parse_quantity
@@ -31,6 +38,9 @@ from autoscaler.recommenders.parameters import STRICT, Duration, Ratio
 DEFAULT_RECOMMENDER = "percentile"
 _STABILITY = Stability()
 _FALLBACK = Fallback()
+_MIGRATION = Migration()
+_DRAIN = DrainPolicy()
+_PATH = r"/[!-\"$-~]*"  # what may stand in a request line as it is, without the # of a fragment
 
 
 def _amount(value: object, resource: Resource) -> int:
@@ -56,6 +66,18 @@ def _memory(value: object) -> int:
     return _amount(value, Resource.MEMORY)
 
 
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65535:
+        raise ValueError(f"{shown(value)} is not a port; write a number from 1 to 65535")
+    return value
+
+
+def _path(value: str) -> str:
+    if re.fullmatch(_PATH, value) is None:
+        raise ValueError(f"{shown(value)} is not a path; write it like /sessions, without spaces and #")
+    return value
+
+
 def _schema(examples: list[str]) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": examples})
 
@@ -67,6 +89,9 @@ Namespace = Annotated[str, AfterValidator(checked_namespace)]
 ContainerName = Annotated[str, AfterValidator(checked_container)]
 LabelKey = Annotated[str, AfterValidator(checked_label_key)]
 LabelValue = Annotated[str, AfterValidator(checked_label_value)]
+Port = Annotated[int, PlainValidator(_port), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})]
+Path = Annotated[str, AfterValidator(_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"})]
+Query = Annotated[str, AfterValidator(checked_query)]
 
 
 class Section(BaseModel):
@@ -182,6 +207,39 @@ class StabilitySection(Section):
         )
 
 
+class EndpointSection(Section):
+    """An HTTP address of each pod."""
+
+    port: Port = Field(description="Port of the pod, as a number.")
+    path: Path = Field("/", description="Path, and query if any.")
+
+    def core(self) -> PodEndpoint:
+        return PodEndpoint(self.port, self.path)
+
+
+class DrainSection(Section):
+    """How the users' sessions are waited for. One of query and endpoint must be given."""
+
+    query: Query | None = Field(
+        None, description="PromQL for the number of live sessions by namespace and pod; selects pods by $pod."
+    )
+    endpoint: EndpointSection | None = Field(None, description="Answers GET with the number of live sessions.")
+    notify: EndpointSection | None = Field(
+        None, description="Is POSTed to when the pod is to take no new sessions, and when it may again."
+    )
+    max_wait: Duration = Field(_DRAIN.max_wait, description="How long sessions are waited for, from the deadline on.")
+    then_force: bool = Field(_DRAIN.then_force, description="Then move the pod all the same; else it is not moved.")
+
+    def core(self) -> DrainPolicy:
+        return DrainPolicy(
+            query=self.query,
+            endpoint=None if self.endpoint is None else self.endpoint.core(),
+            notify=None if self.notify is None else self.notify.core(),
+            max_wait=self.max_wait,
+            then_force=self.then_force,
+        )
+
+
 class FallbackSection(Section):
     """What happens to a resize that the kubelet does not do. Times count from the newest ask."""
 
@@ -190,29 +248,61 @@ class FallbackSection(Section):
     error_after: Duration = Field(
         _FALLBACK.error_after, description="How long a memory decrease that the kubelet cannot apply is waited for."
     )
-    action: FallbackAction = Field(
-        _FALLBACK.action,
-        description="What then: Revert the spec to what is in force, Hold (keep asking), or Migrate.",
+    action: FallbackAction | None = Field(
+        None,
+        description="What then: Revert the spec to what is in force, Hold (keep asking), or Migrate the pod. "
+        "Default: Migrate in mode ResizeOrMigrate, else Revert.",
     )
     fit: bool = Field(_FALLBACK.fit, description="Half-way to the deadline, ask for as much as the node has room for.")
     retry_after: Duration = Field(
         _FALLBACK.retry_after, description="After giving up, time before an ask that would be deferred again."
     )
+    strategy: Strategy = Field(
+        _MIGRATION.strategy,
+        description="How a pod is moved: Evict; Surge (a new pod first, for Deployments); None (only say so).",
+    )
+    landing: Landing = Field(
+        _MIGRATION.landing,
+        description="Of the nodes that could take a replacement that is created too small, which must have room for "
+        "the target.",
+    )
+    min_pod_age: Duration = Field(
+        _MIGRATION.min_pod_age, description="How old the youngest pod of a workload must be before one is moved."
+    )
+    ready_within: Duration = Field(_MIGRATION.ready_within, description="How long a surge waits for its new pod.")
+    drain: DrainSection | None = Field(
+        None, description="How the users' sessions are waited for. Default: they are not."
+    )
 
-    def core(self) -> Fallback:
+    def action_in(self, mode: Mode) -> FallbackAction:
+        """What is done past the deadline, in a policy of this mode."""
+        if self.action is not None:
+            return self.action
+        return FallbackAction.MIGRATE if mode is Mode.RESIZE_OR_MIGRATE else _FALLBACK.action
+
+    def core(self, mode: Mode) -> Fallback:
         return Fallback(
             after=self.after,
             infeasible_after=self.after if self.infeasible_after is None else self.infeasible_after,
             error_after=self.error_after,
             retry_after=self.retry_after,
-            action=self.action,
+            action=self.action_in(mode),
             fit=self.fit,
+            migration=Migration(
+                strategy=self.strategy,
+                min_pod_age=self.min_pod_age,
+                landing=self.landing,
+                ready_within=self.ready_within,
+                drain=None if self.drain is None else self.drain.core(),
+            ),
         )
 
 
 class Spec(Section):
     selector: SelectorSection = Field(description="Which pods the policy is for.")
-    mode: Mode = Field(Mode.RECOMMEND, description="Off: ignore these pods; Recommend: only say; Resize: do.")
+    mode: Mode = Field(
+        Mode.RECOMMEND, description="Off: ignore these pods; Recommend: only say; Resize: do; ResizeOrMigrate: or move."
+    )
     recommender: RecommenderSection = Field(RecommenderSection(), description="The algorithm and its parameters.")
     containers: tuple[ContainerSection, ...] = Field(
         (ContainerSection(name="*"),), description="How the containers of a pod are sized."

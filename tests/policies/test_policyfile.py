@@ -152,11 +152,10 @@ def test_numbers_count_as_quantities(written: str, millicores: int) -> None:
         ),
         (
             SIM + "mode: resize",
-            ["p.yaml:6: spec.mode: 'resize' is not allowed (did you mean Resize?); allowed: Off, Recommend, Resize"],
-        ),
-        (
-            SIM + "mode: ResizeOrMigrate",
-            ["p.yaml:6: spec.mode: 'ResizeOrMigrate' is not allowed; allowed: Off, Recommend, Resize"],
+            [
+                "p.yaml:6: spec.mode: 'resize' is not allowed (did you mean Resize?); "
+                "allowed: Off, Recommend, Resize, ResizeOrMigrate"
+            ],
         ),
         (
             SIM + "fallback: {after: 0s, infeasibleAfter: 31d, action: Evict}",

@@ -62,20 +62,28 @@ def test_the_schema_is_one_and_knows_parameters_of_recommenders() -> None:
         assert not validator.is_valid(document)
 
 
-def test_the_documented_policy_is_valid(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)
-    (tmp_path / "p.yaml").write_text(block)
-    assert read_policies([tmp_path], CATALOG).warnings == ()
+def test_the_documented_policies_are_valid(tmp_path: Path) -> None:
+    whole, *specs = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)
+    head = whole.partition("metadata:")[0]
+    assert len(specs) == 2
+    for number, text in enumerate([whole, *(f"{head}metadata: {{name: p-{i}}}\n{s}" for i, s in enumerate(specs))]):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        assert read_policies([tmp_path / f"{number}.yaml"], CATALOG).warnings == ()
 
 
 def keys(part: dict[str, Any], path: str, required: bool) -> Iterator[tuple[str, str]]:
     """Every key of a schema that holds no further keys, or must be given, or is a list; with its default as written."""
-    default, part = part.get("default"), resolved(part)
+    default, optional, part = part.get("default"), "anyOf" in part, resolved(part)
     if path == "spec.recommender":
         (plugin,) = part["allOf"]
         yield from keys(plugin["then"]["properties"]["parameters"], "spec.recommender.parameters", False)
     written = "required" if required else as_written(path, default)
-    if part.get("type") != "object" or path in ("spec.selector", "spec.recommender.parameters") or free(part):
+    if (
+        part.get("type") != "object"
+        or optional
+        or path in ("spec.selector", "spec.recommender.parameters")
+        or free(part)
+    ):
         yield path, written
     if part.get("type") == "array" and "properties" in resolved(part["items"]):
         yield from keys(part["items"], f"{path}[]", False)
@@ -88,15 +96,18 @@ def free(part: dict[str, Any]) -> bool:
 
 
 def resolved(part: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in part:
-        part = SCHEMA["$defs"][part["$ref"].rpartition("/")[2]]
+    while "$ref" in part or ("anyOf" in part and {"type": "null"} in part["anyOf"]):
+        if "$ref" in part:
+            part = SCHEMA["$defs"][part["$ref"].rpartition("/")[2]]
+        else:
+            (part,) = (choice for choice in part["anyOf"] if choice != {"type": "null"})
     return part
 
 
 def as_written(path: str, default: object) -> str:
     match default:
         case None:
-            return "as after" if path == "spec.fallback.infeasibleAfter" else "none"
+            return {"spec.fallback.infeasibleAfter": "as after", "spec.fallback.action": "by mode"}.get(path, "none")
         case bool():
             return str(default).lower()
         case float():
