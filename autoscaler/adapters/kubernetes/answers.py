@@ -1,5 +1,7 @@
 """What the API server's answer to a resize means: HTTP status and body to an `Outcome`, by table. Pure.
 
+Of evictions and scales: evictions.py.
+
 Texts and causes: read off API servers 1.35 to 1.37. Causes that the server names itself (`details.causes[].reason`)
 keep its word; where there is only text, the cause is a word of this table.
 """
@@ -25,7 +27,9 @@ class _Cause(msgspec.Struct, gc=False):
     message: str = ""
 
 
-class _Details(msgspec.Struct, gc=False, rename="camel"):
+class Details(msgspec.Struct, gc=False, rename="camel"):
+    """`meta/v1.StatusDetails`."""
+
     causes: list[_Cause] | None = None
     retry_after_seconds: float | None = None
     name: str = ""
@@ -38,7 +42,7 @@ class Status(msgspec.Struct, gc=False):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: _Details | None = None
+    details: Details | None = None
 
 
 _statuses = msgspec.json.Decoder(Status)
@@ -141,32 +145,42 @@ def missing_rule(message: str, folder: str = "rbac/base") -> str | None:
 def refusal(code: int, body: bytes, retry_after: str | None = None) -> Outcome:
     """The outcome of a resize that was answered with anything but 2xx. `retry_after`: the header, if there is one."""
     status = read_status(body)
-    message = _cut(status.message) or f"HTTP {code}"
-    details = status.details or _Details()
-    if code >= 500 or code == 408:
-        return Outcome(OutcomeKind.UNKNOWN, f"HTTP {code}: {message}", status.reason or f"HTTP {code}")
-    if code == 403 and not details.causes and (rule := missing_rule(status.message)):
-        return Outcome(OutcomeKind.FORBIDDEN, rule, "MissingRule")
+    details = status.details or Details()
     if code == 422 and any(cause.field == "metadata.uid" for cause in details.causes or ()):
         return Outcome(OutcomeKind.GONE, "the pod was replaced by another of the same name")
     if code == 404 and not details.name:
+        message = _cut(status.message) or "HTTP 404"
         return Outcome(_REFUSED, f"{message}: pods/resize needs a Kubernetes 1.33 or newer API server", "NoResize")
-    for row in (*_TABLE, *_ANY_CODE):
+    return explained(code, status, retry_after, folder="rbac/base", table=_TABLE)
+
+
+def explained(
+    code: int, status: Status, retry_after: str | None, *, folder: str, table: tuple[_Row, ...] = ()
+) -> Outcome:
+    """What every call has in common. `folder`: which capability has the rule that may be missing."""
+    message = _cut(status.message) or f"HTTP {code}"
+    details = status.details or Details()
+    if code >= 500 or code == 408:
+        return Outcome(OutcomeKind.UNKNOWN, f"HTTP {code}: {message}", status.reason or f"HTTP {code}")
+    if code == 403 and not details.causes and (rule := missing_rule(status.message, folder)):
+        return Outcome(OutcomeKind.FORBIDDEN, rule, "MissingRule")
+    for row in (*table, *_ANY_CODE):
         if row.code in (0, code) and any(row.pattern.search(text) for text in _texts(status, details)):
             return Outcome(row.kind, f"{message}; {row.remedy}" if row.remedy else message, row.cause, row.wait_s)
     kind, cause = _BY_CODE.get(code, (_REFUSED, status.reason))
-    wait_s = _seconds(retry_after, details) if kind is OutcomeKind.THROTTLED else None
+    wait_s = seconds(retry_after, details) if kind is OutcomeKind.THROTTLED else None
     return Outcome(kind, message, cause, wait_s)
 
 
-def _texts(status: Status, details: _Details) -> Iterator[str]:
+def _texts(status: Status, details: Details) -> Iterator[str]:
     for cause in details.causes or ():
         yield cause.reason
         yield cause.message
     yield status.message
 
 
-def _seconds(header: str | None, details: _Details) -> float | None:
+def seconds(header: str | None, details: Details) -> float | None:
+    """After how many seconds to ask again: the header Retry-After, or else `details.retryAfterSeconds`."""
     if header is not None and header.isdecimal():
         return float(header)
     return details.retry_after_seconds
