@@ -21,6 +21,7 @@ from autoscaler.adapters.kubernetes.autoscalers import Autoscalers
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
+from autoscaler.adapters.kubernetes.moves import Moves
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
 from autoscaler.adapters.kubernetes.wire import Owned, decode_minor, decode_node, decode_owner, decode_pod, patch_body
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
@@ -61,6 +62,9 @@ class KubernetesCluster:
         self._pods: Cache[PodRef, Pod] = Cache(self._accept_pod)
         self._nodes: Cache[str, Node] = Cache(lambda _key, _old, new: new)
         self._owners = {kind: Cache(self._accept_owner) for kind in ("ReplicaSet", "Job")}
+        self._moves = Moves(
+            connection, self._pods, self._learn, self._learn_workload, dry_run=server_dry_run, within_s=act_s
+        )
         watch = partial(Watch[Any, Any], connection, timing=timing or Timing(), now_s=monotonic)
         self._autoscalers = Autoscalers(connection, timing or Timing(), monotonic, max_silence_s)
         # owners and nodes first, so that pods are complete when they arrive
@@ -126,7 +130,8 @@ class KubernetesCluster:
         )
 
     async def move(self, move: Move) -> Outcome:
-        raise NotImplementedError
+        """Evict the pod or scale the Deployment if its newest state is still the one that was decided on."""
+        return await self._moves.perform(move)
 
     async def perform(self, action: Resize) -> Outcome:
         """Patch `pods/resize` if the newest state of the pod is still the one that the action was planned for."""
@@ -206,6 +211,9 @@ class KubernetesCluster:
         known = self._pods.items.get(one.key)
         if known is not None and one.value is not None and known.uid == one.value.uid:
             self._pods.put(one)
+
+    def _learn_workload(self, body: bytes) -> None:
+        """Put a Deployment that was read into the cache of workloads."""
 
     def _accept_pod(self, ref: PodRef, old: Pod | None, new: Pod | None) -> Pod | None:
         if new is not None:
