@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from autoscaler.adapters.kubernetes.schema import Wire
+from autoscaler.adapters.kubernetes.schema import ManagedFields, Wire
 from autoscaler.core.actions import ScaleKind
 from autoscaler.core.model import Ask
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _FAR = 9000  # durations can be added to every year before
-_KINDS = {str(kind): kind for kind in ScaleKind}
+_KINDS = frozenset(map(str, ScaleKind))
 _VERSIONS = frozenset({"apps/v1", "apps/v1beta1", "apps/v1beta2"})
 
 
@@ -66,8 +66,15 @@ def manager_at(kind: ScaleKind, at: datetime) -> str:
     return f"{kind}@{at.astimezone(UTC):{_TIME}}"
 
 
-def scaled_by(manager: str) -> Ask | None:
-    """What a field manager of `manager_at` says, with the bare kind as manager; None for everyone else's."""
+def last_scaled(entries: Iterable[ManagedFields]) -> Ask | None:
+    """Whether this program scaled a Deployment last, with the kind of scale as manager, and when.
+
+    An entry goes when somebody else sets the number, in whatever way.
+    """
+    return next((ask for one in entries if one.subresource == "scale" and (ask := _ask(one.manager))), None)
+
+
+def _ask(manager: str) -> Ask | None:
     kind, _, at = manager.partition("@")
     if kind not in _KINDS:
         return None
@@ -75,7 +82,7 @@ def scaled_by(manager: str) -> Ask | None:
         moment = datetime.strptime(at, _TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
-    return Ask(_KINDS[kind], moment) if moment.year < _FAR else None
+    return Ask(kind, moment) if moment.year < _FAR else None
 
 
 def is_noted(entries: Iterable[Entry]) -> bool:
