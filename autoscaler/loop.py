@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -15,11 +15,23 @@ from autoscaler.core.actions import AskKind, OutcomeKind
 from autoscaler.core.decide import decide, select
 from autoscaler.core.history import Measurements
 from autoscaler.core.model import ClusterSnapshot, PodRef
-from autoscaler.core.notes import Notes, learn
-from autoscaler.core.plan import Decision, Plan
+from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
+from autoscaler.core.plan import Decision, Drain, Gate, Plan
 from autoscaler.core.policy import Config
 from autoscaler.core.resize import Phase, phase_of
-from autoscaler.ports import Clock, Cluster, Done, Journal, Leadership, Metrics, Turn, Unavailable, Wake, WakeKind
+from autoscaler.ports import (
+    Clock,
+    Cluster,
+    Done,
+    Journal,
+    Leadership,
+    Metrics,
+    Sessions,
+    Turn,
+    Unavailable,
+    Wake,
+    WakeKind,
+)
 
 _IN_FLIGHT = 8
 _PASSING = frozenset({OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN})
@@ -38,6 +50,19 @@ class Alone:
 ALONE = Alone()
 
 
+class NobodyThere:
+    """`ports.Sessions` where nothing is known of any: a policy that waits for them waits."""
+
+    def follow(self, drains: Mapping[PodRef, Drain], *, telling: bool) -> None:
+        """There is nobody to ask or tell."""
+
+    def latest(self) -> Mapping[PodRef, Gate]:
+        return {}
+
+
+NOBODY_THERE = NobodyThere()
+
+
 class Loop:
     """Runs turns until told to stop. Standing by, without `leadership`, it does everything but act.
 
@@ -54,6 +79,7 @@ class Loop:
         journal: Journal,
         config: Callable[[], Config],
         leadership: Leadership = ALONE,
+        sessions: Sessions = NOBODY_THERE,
     ) -> None:
         self._cluster = cluster
         self._metrics = metrics
@@ -61,9 +87,11 @@ class Loop:
         self._journal = journal
         self._config = config
         self._leadership = leadership
+        self._sessions = sessions
         self._stopping = asyncio.Event()
         self._turns = 0
         self._due: dict[PodRef, datetime] = {}  # a cache: a full turn derives it again
+        self._drains: dict[PodRef, Drain] = {}  # pods whose sessions matter now: a cache like the deadlines
         self._blind = False  # the last turn could not observe
         self._troubles: dict[PodRef, tuple[int, datetime]] = {}  # in a row, and when the last one was
         self._deciding: frozenset[PodRef] = frozenset()  # those that are due and the running turn decides about
@@ -106,6 +134,8 @@ class Loop:
         for done in turn.done:
             if (wait := self._wait(done, turn.plan.taken_at)) is not None:
                 self._due[done.decision.pod.ref] = turn.plan.taken_at + wait
+            if done.move and (refused := self._notes.refused_move(done.decision.pod, turn.plan.taken_at)) is not None:
+                self._due[done.decision.pod.ref] = refused.until
         self._due.update(self._later)
         return min(self._due.values(), default=None)
 
@@ -169,7 +199,9 @@ class Loop:
         )
         if config is None or not unfinished:
             return due
-        plan = await asyncio.to_thread(decide, snapshot, Measurements(), config, unfinished, notes=self._notes)
+        plan = await asyncio.to_thread(
+            decide, snapshot, Measurements(), config, unfinished, notes=self._notes, gates=self._sessions.latest()
+        )
         reverts = tuple(d for d in plan.decisions if d.action is not None and d.action.kind is AskKind.REVERT)
         plan = replace(plan, decisions=reverts)
         done = await self._act(plan, beside=True)
@@ -221,7 +253,41 @@ class Loop:
         plan = await self._decide(snapshot, config, scope)
         done = await self._act(plan)
         self._learn(snapshot, config, done)
+        moved = await self._move(plan, config)
+        self._notes = learn_wishes(self._notes, plan)
+        self._follow_sessions(wake, plan)
+        done += moved
         return Turn(0, wake, _since(started), plan, done, leading=leading or bool(done))
+
+    async def _move(self, plan: Plan, config: Config) -> tuple[Done, ...]:
+        """Move pods, one after the other, each only if the newest state still says so: what the last move did counts in
+        the budgets of the next, and room may have gone since the plan was made."""
+        policies, done = {policy.name: policy for policy in config.policies}, list[Done]()
+        for planned in plan.moving:
+            if self._stopping.is_set() or not self._leadership.leading():
+                break
+            started = time.monotonic()
+            try:
+                snapshot = await self._cluster.observe()
+            except Unavailable:
+                break
+            fresh = await self._decide(snapshot, config, frozenset({planned.pod.ref}))
+            decision = next((one for one in fresh.moving if one.pod.uid == planned.pod.uid), None)
+            if decision is None or decision.move is None:
+                continue
+            outcome = await self._cluster.move(decision.move)
+            self.busy_since = time.monotonic()
+            self._notes = learn_moves(self._notes, [(decision, outcome)], policies, snapshot.taken_at)
+            done.append(Done(decision, outcome, _since(started), move=True))
+        return tuple(done)
+
+    def _follow_sessions(self, wake: Wake, plan: Plan) -> None:
+        if wake.kind is WakeKind.TICK:
+            self._drains.clear()
+        for ref in (*wake.pods, *(decision.pod.ref for decision in plan.decisions)):
+            self._drains.pop(ref, None)
+        self._drains |= {one.pod.ref: one.drain for one in plan.decisions if one.drain is not None}
+        self._sessions.follow(dict(self._drains), telling=self._leadership.leading())
 
     def _scope(self, wake: Wake, snapshot: ClusterSnapshot) -> frozenset[PodRef] | None:
         """The pods that a turn decides about; None: all."""
@@ -236,7 +302,14 @@ class Loop:
     async def _decide(self, snapshot: ClusterSnapshot, config: Config, scope: frozenset[PodRef] | None) -> Plan:
         # in a thread: a recommender that never returns must not keep /healthz from saying so
         return await asyncio.to_thread(
-            decide, snapshot, self._metrics.latest(), config, scope, tick=time.monotonic, notes=self._notes
+            decide,
+            snapshot,
+            self._metrics.latest(),
+            config,
+            scope,
+            tick=time.monotonic,
+            notes=self._notes,
+            gates=self._sessions.latest(),
         )
 
     def _learn(self, snapshot: ClusterSnapshot, config: Config, done: tuple[Done, ...]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autoscaler.cli.document import Document, document
 from autoscaler.core.actions import Outcome
-from autoscaler.core.decide import decide, policies_of, select
+from autoscaler.core.decide import decide, select
 from autoscaler.core.model import ClusterSnapshot, Pod, PodRef
 from autoscaler.core.plan import Plan, resize_of
 from autoscaler.core.policy import Config
@@ -33,7 +33,7 @@ class Filter:
 
     def matches(self, pod: Pod, config: Config) -> bool:
         named = any(fnmatchcase(str(pod.ref) if "/" in want else pod.name, want) for want in self.pods)
-        chosen = any(policy.name in self.policies for policy in policies_of(pod, config))
+        chosen = any(policy.name in self.policies for policy in config.policies_of(pod))
         return (named or not self.pods) and (chosen or not self.policies)
 
 

@@ -1,4 +1,4 @@
-"""How much may be going on at once: resizes that wait for room, resizes of one workload, restarts.
+"""How much may be going on at once: resizes that wait for room, resizes of one workload, restarts and moves.
 
 What is going on is counted in the snapshot, never remembered. What this plan adds is counted on top, in the order in
 which it is decided, so that no two pods spend the same budget.
@@ -7,35 +7,52 @@ which it is decided, so that no two pods spend the same budget.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from autoscaler.core import kubelet
 from autoscaler.core.guards import Hold
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Resources
-from autoscaler.core.plan import PredictedOutcome, Prediction
-from autoscaler.core.policy import Budgets
+from autoscaler.core.plan import Check, PredictedOutcome, Prediction
+from autoscaler.core.policy import Config, Mode
+from autoscaler.core.preconditions import unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
-from autoscaler.core.restarts import Disruption, disrupted, unavailable
+from autoscaler.core.restarts import disrupted
 from autoscaler.core.rooms import Rooms
+from autoscaler.core.siblings import Siblings
+from autoscaler.core.surge import Surges
 
 _NAMED = 3  # names in one detail
 _OVER = frozenset({Phase.SETTLED, Phase.DELETING})
 
 
+class _Absence(NamedTuple):
+    """A pod that does not serve, or is missing and has no name yet. `until`: when it is over, if that is known."""
+
+    name: str
+    namespace: str
+    workload: str | None
+    until: datetime | None = None
+
+
 class Ledger:
     """The budgets of one turn and what is left of them."""
 
-    def __init__(self, snapshot: ClusterSnapshot, rooms: Rooms, budgets: Budgets) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, rooms: Rooms, siblings: Siblings, surges: Surges, config: Config
+    ) -> None:
         self._snapshot = snapshot
         self._rooms = rooms
-        self._budgets = budgets
+        self._siblings = siblings
+        self._surges = surges
+        self._config = config
+        self._budgets = config.budgets
         self._waiting: defaultdict[str, list[PodRef]] = defaultdict(list)
         self._asked: defaultdict[tuple[str, str], list[PodRef]] = defaultdict(list)
-        self._restarting: list[Disruption] = []
-        self._of_workload: defaultdict[tuple[str, str], list[Pod]] | None = None
-        self._disrupted: list[Disruption] | None = None
+        self._disrupting: list[_Absence] = []  # by this plan
+        self._known: list[_Absence] | None = None
 
     def spend(self, pod: Pod, proposed: Mapping[str, Resources], prediction: Prediction) -> Hold | None:
         """Take room and budgets for an ask; the hold, and nothing is taken, if one of them does not suffice."""
@@ -46,7 +63,7 @@ class Ledger:
         if (hold := self._too_many(pod)) is not None:
             return hold
         if restarts and (hold := self._too_disruptive(pod)) is not None:
-            return hold
+            return hold._replace(detail=f"it would restart containers; {hold.detail}")
         if waits:
             self._waiting[pod.node or ""].append(pod.ref)
         elif prediction.outcome is not PredictedOutcome.DEFERRED:
@@ -54,8 +71,19 @@ class Ledger:
         if pod.workload is not None:
             self._asked[pod.namespace, pod.workload].append(pod.ref)
         if restarts:
-            self._restarting.append(Disruption(pod))
+            self.disrupt(pod)
         return None
+
+    def check_move(self, pod: Pod) -> Check:
+        """Whether the budgets let one more pod be moved now."""
+        hold = self._too_disruptive(pod)
+        if hold is None:
+            return Check("budgets", Reason.DISRUPTION_BUDGET, True)
+        return Check("budgets", hold.reason, False, hold.detail, hold.due_at)
+
+    def disrupt(self, pod: Pod) -> None:
+        """Count a pod that this plan restarts or evicts."""
+        self._disrupting.append(_absence(pod))
 
     def _no_room(self, pod: Pod, prediction: Prediction) -> Hold | None:
         node, most = pod.node or "", self._budgets.max_in_flight_per_node
@@ -69,48 +97,67 @@ class Ledger:
         most = self._budgets.max_in_flight_per_workload
         if most is None or pod.workload is None:
             return None
-        unfinished = [one.ref for one in self._pods_beside(pod) if phase_of(one).phase not in _OVER]
+        unfinished = [one.ref for one in self._siblings.beside(pod) if phase_of(one).phase not in _OVER]
         others = [*unfinished, *self._asked[pod.namespace, pod.workload]]
         if len(others) < most:
             return None
         return Hold(Reason.WORKLOAD_BUSY, f"{pod.workload}: {_names(others)} of at most {most}")
 
     def _too_disruptive(self, pod: Pod) -> Hold | None:
-        """By workload any pod counts that is not available, beyond that only what this controller has restarted."""
-        budgets, ours = self._budgets, [one for one in self._all_disrupted() if one.pod.ref != pod.ref]
-        in_namespace = [one for one in ours if one.pod.namespace == pod.namespace]
-        scopes: list[tuple[str, int, Sequence[Disruption]]] = [
+        """By workload any pod counts that is not available, beyond that only what this controller has to do with."""
+        budgets, own = self._budgets, str(pod.ref)
+        ours = [one for one in self._absences() if one.name != own]
+        in_namespace = [one for one in ours if one.namespace == pod.namespace]
+        scopes: list[tuple[str, int, list[_Absence]]] = [
             (f"namespace {pod.namespace}", budgets.max_disruptions_per_namespace, in_namespace),
             ("the cluster", budgets.max_disruptions_cluster, ours),
         ]
         if pod.workload is not None:
-            here = [one for one in in_namespace if one.pod.workload == pod.workload]
-            known = {one.pod.ref for one in here}
-            here += [Disruption(p) for p in self._pods_beside(pod) if unavailable(p) and p.ref not in known]
+            here = [one for one in in_namespace if one.workload == pod.workload]
+            known = {one.name for one in here}
+            here += [_absence(p) for p in self._siblings.beside(pod) if unavailable(p) and str(p.ref) not in known]
             scopes.insert(0, (pod.workload, budgets.max_disruptions_per_workload, here))
-        for where, most, disruptions in scopes:
-            if len(disruptions) >= most:
-                names = _names(one.pod.ref for one in disruptions) or "none"
-                detail = f"it would restart containers; {where}: {names} of at most {most}"
-                return Hold(Reason.DISRUPTION_BUDGET, detail, _due_at(disruptions))
+        for where, most, absent in scopes:
+            if len(absent) >= most:
+                names = _names(one.name for one in absent) or "none"
+                due_at = min((one.until for one in absent if one.until is not None), default=None)
+                return Hold(Reason.DISRUPTION_BUDGET, f"{where}: {names} of at most {most}", due_at)
         return None
 
-    def _pods_beside(self, pod: Pod) -> list[Pod]:
-        """The other pods of a pod's workload."""
-        if self._of_workload is None:
-            self._of_workload = defaultdict(list)
-            for one in self._snapshot.pods.values():
-                if one.workload is not None:
-                    self._of_workload[one.namespace, one.workload].append(one)
-        return [one for one in self._of_workload[pod.namespace, pod.workload or ""] if one.ref != pod.ref]
-
-    def _all_disrupted(self) -> list[Disruption]:
-        if self._disrupted is None:
+    def _absences(self) -> list[_Absence]:
+        if self._known is None:
             now = self._snapshot.taken_at
-            found = (disrupted(pod, now) for pod in self._snapshot.pods.values())
-            self._disrupted = [one for one in found if one is not None]
-        asked = {one.pod.ref for one in self._restarting}
-        return [*(one for one in self._disrupted if one.pod.ref not in asked), *self._restarting]
+            found = ((pod, disrupted(pod, now)) for pod in self._snapshot.pods.values())
+            self._known = [_absence(pod, one.until) for pod, one in found if one is not None]
+            if any(policy.mode is Mode.RESIZE_OR_MIGRATE for policy in self._config.policies):
+                known = {one.name for one in self._known}
+                self._known += [one for one in self._moving() if one.name not in known]
+        decided = {one.name for one in self._disrupting}
+        return [*(one for one in self._known if one.name not in decided), *self._disrupting]
+
+    def _moving(self) -> Iterator[_Absence]:
+        """Of the workloads whose pods may be moved: pods that are not available, as whoever is being evicted, or takes
+        the place of one that was, cannot be told from others; pods that are missing; and surges."""
+        for pod in self._snapshot.pods.values():
+            if unavailable(pod) and self._may_move(pod):
+                yield _absence(pod)
+        for workload in self._snapshot.workloads.values():
+            if workload.owned:
+                continue
+            like = Pod(workload.ref.namespace, "", "", labels=workload.labels)
+            if (missing := self._siblings.missing(workload)) and self._may_move(like):
+                for number in range(missing):
+                    name = f"pod {number + 1} of {missing} missing of {workload.ref}"
+                    yield _Absence(name, workload.ref.namespace, workload.ref.object)
+        for workload in self._surges.going:
+            yield _Absence(f"surge of {workload.ref}", workload.ref.namespace, workload.ref.object)
+
+    def _may_move(self, pod: Pod) -> bool:
+        return any(policy.mode is Mode.RESIZE_OR_MIGRATE for policy in self._config.policies_of(pod))
+
+
+def _absence(pod: Pod, until: datetime | None = None) -> _Absence:
+    return _Absence(str(pod.ref), pod.namespace, pod.workload, until)
 
 
 def _raises(pod: Pod, proposed: Mapping[str, Resources]) -> bool:
@@ -118,11 +165,7 @@ def _raises(pod: Pod, proposed: Mapping[str, Resources]) -> bool:
     return any((wants.get(resource) or 0) > (has.get(resource) or 0) for resource in RESOURCES)
 
 
-def _names(refs: Iterable[PodRef]) -> str:
+def _names(refs: Iterable[PodRef | str]) -> str:
     names = [str(ref) for ref in refs]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _due_at(disruptions: Iterable[Disruption]) -> datetime | None:
-    return min((one.until for one in disruptions if one.until is not None), default=None)

@@ -127,6 +127,18 @@ PHASES: Mapping[Phase, Rule] = {
 """Every phase but Settled, in order of precedence. From Settled a new ask leads to Proposed."""
 
 
+MOVABLE = frozenset({Phase.DEFERRED, Phase.INFEASIBLE})
+"""Phases in which another node might help."""
+
+
+def deadline(report: PhaseReport, policy: Policy, config: Config) -> datetime | None:
+    """From when on a resize that stands like this is a reason to move its pod; None if it is none."""
+    if report.phase not in MOVABLE or report.since is None or policy.fallback.action is not FallbackAction.MIGRATE:
+        return None
+    patience = PHASES[report.phase].patience(policy.fallback, config)
+    return None if patience is None else report.since + patience
+
+
 def climb(
     pod: Pod,
     report: PhaseReport,
@@ -142,8 +154,11 @@ def climb(
     A rung that the API server has refused is not sent again before its time; meanwhile a deadline is kept all the same.
     """
     rung = _climb(pod, report, policy, node, rooms, config, now)
-    if isinstance(rung, Hold):
-        return rung
+    return rung if isinstance(rung, Hold) else unless_refused(pod, report, rung, notes, now)
+
+
+def unless_refused(pod: Pod, report: PhaseReport, rung: Rung, notes: Notes, now: datetime) -> Hold | Rung:
+    """The rung, or the hold of one that the API server has refused and that is not sent again yet."""
     proposed = {p.container.name: p.proposed for p in rung.proposals}
     if (refusal := notes.refused_rung(pod, rung.kind, proposed, now)) is None:
         return rung
@@ -198,11 +213,11 @@ def _overdue(
     # a decrease that the kubelet cannot apply is no reason to move a pod
     action = FallbackAction.REVERT if report.phase is Phase.ERROR else policy.fallback.action
     if action is FallbackAction.REVERT:
-        return _revert(pod, report.phase, node, words) or Hold(rule.waiting, words)
-    return Hold(Reason.DEADLINE_PASSED if action is FallbackAction.HOLD else Reason.MIGRATION_NOT_ENABLED, words)
+        return revert(pod, report.phase, node, words) or Hold(rule.waiting, words)
+    return Hold(Reason.DEADLINE_PASSED, words)
 
 
-def _revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | Rung | None:
+def revert(pod: Pod, phase: Phase, node: Node | None, because: str) -> Hold | Rung | None:
     """Back to what the node has granted: a pending ask would reserve room on it for as long as the pod lives.
 
     None: the spec is what is granted; or a revert waits itself, for room that a refused decrease of memory gave up, and

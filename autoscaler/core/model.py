@@ -243,18 +243,21 @@ class WorkloadRef(NamedTuple):
 class Workload:
     """A StatefulSet, ReplicaSet or Deployment: how many pods it wants, and what a new one would ask for.
 
-    `template`: resources of its containers by name, init containers included. `settled`: no rollout is going on, and
-    the status is of this generation. `revision`: what the label `controller-revision-hash` of a StatefulSet's next pod
-    will be. `scaled`: who last set the number of replicas through the subresource `scale`, from `managedFields`; None
-    if someone has set it in another way since.
+    `labels`: of its template. `template`: resources of its containers by name, init containers included. `settled`: no
+    rollout is going on, and the status is of this generation. `owned`: it has a controller itself, as the ReplicaSet
+    of a Deployment has, whose pods these are. `revision`: what the label `controller-revision-hash` of a StatefulSet's
+    next pod will be. `scaled`: who last set the number of replicas through the subresource `scale`, from
+    `managedFields`; None if someone has set it in another way since.
     """
 
     ref: WorkloadRef
     uid: str
     resource_version: str = ""
     replicas: int = 1
+    labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY, hash=False)
     template: Mapping[str, Resources] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     settled: bool = True
+    owned: bool = False
     revision: str = ""
     scaled: Ask | None = None
 

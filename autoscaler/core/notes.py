@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
 from autoscaler.core.actions import AskKind, Outcome, OutcomeKind
 from autoscaler.core.model import RESOURCES, Pod, Resource, ResourceList, Resources
-from autoscaler.core.plan import Decision
+from autoscaler.core.plan import Decision, Plan, PredictedOutcome
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
@@ -33,6 +33,15 @@ _BY_CAUSE = {
     "ResizeUnsupported": Reason.RESIZE_UNSUPPORTED,
     "QoSClass": Reason.QOS_WOULD_CHANGE,
 }
+
+_MOVE_REFUSED = {
+    OutcomeKind.BLOCKED: Reason.EVICTION_BLOCKED,
+    OutcomeKind.THROTTLED: Reason.THROTTLED,
+    OutcomeKind.REFUSED: Reason.EVICTION_REFUSED,
+    OutcomeKind.FORBIDDEN: Reason.MIGRATION_NOT_PERMITTED,
+}
+_BACK_OFF, _BACK_OFF_AT_MOST = timedelta(seconds=5), timedelta(minutes=5)
+_FORGOTTEN = timedelta(minutes=10)  # after which a refusal is no longer one in a row
 
 _MOST = 16  # refusals that are remembered of one pod
 
@@ -54,12 +63,32 @@ class Refusal(NamedTuple):
     has: Requests = MappingProxyType({})
 
 
+class MoveRefusal(NamedTuple):
+    """A move that did not come about. `times`: how often in a row."""
+
+    reason: Reason
+    detail: str
+    until: datetime
+    times: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change."""
+    """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change.
+
+    `moves`: refused evictions and surges by pod uid. `beyond`: since when a pod (by uid) has been wanted larger than
+    its node can ever make it.
+    """
 
     refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=lambda: MappingProxyType({}))
     static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
+    moves: Mapping[str, MoveRefusal] = field(default_factory=lambda: MappingProxyType({}))
+    beyond: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
+
+    def refused_move(self, pod: Pod, now: datetime) -> MoveRefusal | None:
+        """Why the pod's move is not tried again yet."""
+        found = self.moves.get(pod.uid)
+        return found if found is not None and now < found.until else None
 
     def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
         """The refusal that asking for these resources would meet again: the same ask, or one that goes further."""
@@ -157,4 +186,35 @@ def learn(
         refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind, has)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     static = {node: resources for node, resources in static.items() if node in nodes}
-    return Notes(MappingProxyType(refusals), MappingProxyType(static))
+    return replace(notes, refusals=MappingProxyType(refusals), static=MappingProxyType(static))
+
+
+def learn_moves(
+    notes: Notes, moved: Iterable[tuple[Decision, Outcome]], policies: Mapping[str, Policy], now: datetime
+) -> Notes:
+    """The notes after moves were tried. What is refused again and again is tried less and less often."""
+    moves = {uid: known for uid, known in notes.moves.items() if now < known.until + _FORGOTTEN}
+    for decision, outcome in moved:
+        uid, policy = decision.pod.uid, policies.get(decision.policy or "")
+        if policy is None or (reason := _MOVE_REFUSED.get(outcome.kind)) is None:
+            moves.pop(uid, None)
+            continue
+        count = moves[uid].times + 1 if uid in moves else 1
+        if outcome.kind in (OutcomeKind.BLOCKED, OutcomeKind.THROTTLED):
+            told = timedelta(seconds=outcome.retry_after_s or 0)
+            wait = max(told, min(_BACK_OFF * 2 ** min(count - 1, 8), _BACK_OFF_AT_MOST))
+        else:
+            wait = policy.fallback.retry_after
+        moves[uid] = MoveRefusal(reason, outcome.detail, now + wait, count)
+    return replace(notes, moves=MappingProxyType(moves))
+
+
+def learn_wishes(notes: Notes, plan: Plan) -> Notes:
+    """The notes after a plan: since when those of its pods are wanted larger than their node can make them."""
+    beyond = dict(notes.beyond)
+    for decision in plan.decisions:
+        if decision.prediction.outcome is PredictedOutcome.INFEASIBLE:
+            beyond.setdefault(decision.pod.uid, plan.taken_at)
+        else:
+            beyond.pop(decision.pod.uid, None)
+    return replace(notes, beyond=MappingProxyType(beyond))

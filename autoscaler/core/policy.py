@@ -215,3 +215,9 @@ class Config:
     actuation_patience: timedelta = timedelta(minutes=2)  # from an ask to its end, once the kubelet has begun
     max_sample_age: timedelta = timedelta(minutes=5)
     budgets: Budgets = Budgets()
+
+    def policies_of(self, pod: Pod) -> list[Policy]:
+        """The policies that select a pod; more than one is a mistake that only a person can solve."""
+        if self.namespaces and pod.namespace not in self.namespaces:
+            return []
+        return [policy for policy in self.policies if policy.selector.matches(pod)]

@@ -13,6 +13,7 @@ from autoscaler.core.actions import OURS, AskKind
 from autoscaler.core.guards import Hold
 from autoscaler.core.model import ANNOTATION_PREFIX, Container, ContainerKind, Pod
 from autoscaler.core.policy import Policy
+from autoscaler.core.preconditions import unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
 
@@ -28,18 +29,6 @@ class Disruption(NamedTuple):
 
     pod: Pod
     until: datetime | None = None
-
-
-def unavailable(pod: Pod) -> bool:
-    """Whether a pod that has not finished is not ready, is being deleted, or has a container that does not run."""
-    if pod.phase in kubelet.FINISHED_PHASES:
-        return False
-    return (
-        pod.deleting
-        or not pod.ready
-        or pod.phase != "Running"
-        or any(not c.running and not c.ended for c in pod.containers if c.kind is not ContainerKind.INIT)
-    )
 
 
 def disrupted(pod: Pod, now: datetime) -> Disruption | None:

@@ -1,0 +1,225 @@
+"""Moving a pod whose resize has waited past its deadline: every precondition, and the step that is due. Pure.
+
+Every precondition is looked at in each turn, also before the deadline, so that a plan shows beforehand what will come
+of it. Nothing is evicted unless all of them hold at once, and the API server's PodDisruptionBudgets agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from autoscaler.core import preconditions, surge
+from autoscaler.core.actions import Evict, Move
+from autoscaler.core.budgets import Ledger
+from autoscaler.core.guards import Hold
+from autoscaler.core.landing import Landings, Proof
+from autoscaler.core.model import ClusterSnapshot, Pod, PodRef, Resources, Workload
+from autoscaler.core.notes import Notes
+from autoscaler.core.plan import Check, Drain, Gate, MigrationReport
+from autoscaler.core.policy import Landing, Mode, Policy, Strategy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.siblings import Siblings
+from autoscaler.core.surge import Surges
+
+MEASURED_AHEAD = timedelta(minutes=1)
+"""How long before its deadline a pod's sessions begin to be asked for, so that they are known when it comes."""
+
+_NAMED = 3  # nodes in one detail
+_SESSIONS = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What comes of moving a pod. Before the deadline there is only the report.
+
+    Of `move`, `hold` and `gives_up` one is set after it. `gives_up`: the sessions did not end in time, and the move is
+    called off.
+    """
+
+    report: MigrationReport
+    reason: Reason = Reason.MIGRATE
+    detail: str = ""
+    move: Move | None = None
+    hold: Hold | None = None
+    gives_up: bool = False
+    drain: Drain | None = None
+
+
+class Migrations:
+    """The moves of one turn."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        siblings: Siblings,
+        surges: Surges,
+        ledger: Ledger,
+        gates: Mapping[PodRef, Gate],
+        notes: Notes,
+    ) -> None:
+        self._snapshot = snapshot
+        self._siblings = siblings
+        self._surges = surges
+        self._ledger = ledger
+        self._landings = Landings(snapshot, notes.static)
+        self._gates = gates
+        self._notes = notes
+        self._now = snapshot.taken_at
+
+    def consider(
+        self, pod: Pod, policy: Policy, due_at: datetime, target: Mapping[str, Resources], words: str
+    ) -> Course:
+        """How a pod stands that is to be moved from `due_at` on, to be of size `target` (by container name). `words`:
+        why."""
+        how = policy.fallback.migration
+        owner, topmost = preconditions.owner_of(pod, self._snapshot)
+        surging = self._surges.of(pod) if how.strategy is Strategy.SURGE else None
+        landing: tuple[str, ...] = ()
+        if surging is not None and (leaving := self._surges.leaving(surging)) is not None and leaving.ref != pod.ref:
+            other = Check("new pod", Reason.SURGING, False, f"{leaving.name} is moved first")
+            checks = [preconditions.mode(policy), other]
+        else:
+            checks, landing = self._checks(pod, policy, target, owner, topmost, surging)
+        if how.drain is not None:
+            heard = self._gates.get(pod.ref)
+            sessions = preconditions.gate(pod, how.drain, heard, due_at, self._now)
+            if how.strategy is not Strategy.SURGE or surging is not None:
+                checks.append(sessions)
+        if how.strategy is Strategy.NONE:
+            checks.append(Check("strategy", Reason.MIGRATION_NOT_ENABLED, False, "strategy None: nothing is moved"))
+        report = MigrationReport(how.strategy, due_at, tuple(checks), landing)
+        drain = self._drain(pod, policy, report, surging)
+        if self._now < due_at:
+            return Course(report, drain=drain)
+        return self._due(pod, policy, report, topmost, surging, drain, words)
+
+    def _due(
+        self,
+        pod: Pod,
+        policy: Policy,
+        report: MigrationReport,
+        topmost: Workload | None,
+        surging: Workload | None,
+        drain: Drain | None,
+        words: str,
+    ) -> Course:
+        blocked, how = report.blocked, policy.fallback.migration
+        if blocked is not None:
+            detail = f"{blocked.detail}; {words}" if blocked.detail else words
+            if blocked.reason is Reason.SURGE_FAILED and surging is not None:
+                return Course(report, Reason.SURGE_FAILED, detail, surge.end(surging, pod), drain=drain)
+            late = blocked.due_at is not None and self._now >= blocked.due_at
+            if blocked.reason in _SESSIONS and late and policy.mode is Mode.RESIZE_OR_MIGRATE:
+                return Course(report, detail=f"called off: {detail}", gives_up=True)
+            return Course(report, hold=Hold(blocked.reason, detail, blocked.due_at), drain=drain)
+        where = _some(report.landing)
+        if policy.mode is Mode.RECOMMEND:
+            return Course(report, hold=Hold(Reason.RECOMMEND_ONLY, f"{how.strategy} to {where}; {words}"), drain=drain)
+        if how.strategy is Strategy.SURGE and surging is None and topmost is not None:
+            self._promise(pod)
+            return Course(report, Reason.SURGE, f"to {where}; {words}", surge.begin(topmost, pod), drain=drain)
+        evict = Evict(pod.ref, pod.uid, pod.resource_version, report.landing)
+        if surging is None:
+            self._promise(pod)
+        self._ledger.disrupt(pod)
+        return Course(report, Reason.MIGRATE, f"to {where}; {words}", evict, drain=drain)
+
+    def _promise(self, pod: Pod) -> None:
+        self._landings.promise(pod, {container.name: container.spec for container in pod.containers})
+
+    def _checks(
+        self,
+        pod: Pod,
+        policy: Policy,
+        target: Mapping[str, Resources],
+        owner: Workload | None,
+        topmost: Workload | None,
+        surging: Workload | None,
+    ) -> tuple[list[Check], tuple[str, ...]]:
+        how, snapshot = policy.fallback.migration, self._snapshot
+        surges = how.strategy is Strategy.SURGE
+        checks = [
+            preconditions.mode(policy),
+            preconditions.permission(snapshot, how.strategy),
+            preconditions.replaceable(pod),
+            preconditions.evictable(pod),
+            preconditions.settled(pod, owner, topmost),
+        ]
+        new: list[Pod] = []
+        if surging is not None:
+            new = self._surges.newcomers(surging)
+            checks.append(self._surges.ready(pod, surging, how.ready_within))
+            landing = tuple(one.node for one in new if one.node is not None)
+        else:
+            created = {} if owner is None else owner.template
+            proof = self._landings.prove(pod, created, target, stays=surges)
+            landing = proof.nodes
+            checks.append(_landing(pod, proof, snapshot))
+            checks.append(_size(policy, owner, proof, preconditions.smaller(created, target)))
+            if surges:
+                checks.append(surge.possible(pod, topmost, snapshot))
+                checks.append(surge.rested(topmost, policy.fallback.retry_after, self._now))
+        others = [one for one in self._siblings.beside(pod) if one not in new]
+        checks.append(preconditions.budget(pod, snapshot.disruption_budgets, ready=surging is not None or not surges))
+        checks.append(preconditions.old_enough((pod, *others), policy, self._now))
+        checks.append(self._siblings_available(others, topmost))
+        checks.append(self._ledger.check_move(pod))
+        if (refusal := self._notes.refused_move(pod, self._now)) is not None:
+            checks.append(Check("last try", refusal.reason, False, refusal.detail, refusal.until))
+        return checks, landing
+
+    def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:
+        down = [one.name for one in others if preconditions.unavailable(one)]
+        missing = 0 if topmost is None else self._siblings.missing(topmost)
+        words = [f"{_some(down)} not available"] if down else []
+        words += [f"{missing} of {topmost.replicas} pods missing"] if missing and topmost is not None else []
+        return Check("siblings", Reason.SIBLING_UNAVAILABLE, not words, ", ".join(words))
+
+    def _drain(self, pod: Pod, policy: Policy, report: MigrationReport, surging: Workload | None) -> Drain | None:
+        how = policy.fallback.migration
+        if how.drain is None or self._now < report.due_at - MEASURED_AHEAD:
+            return None
+        blocked = report.blocked
+        telling = (
+            policy.mode is Mode.RESIZE_OR_MIGRATE
+            and self._now >= report.due_at
+            and (how.strategy is not Strategy.SURGE or surging is not None)
+            and (blocked is None or blocked.reason in _SESSIONS)
+        )
+        return Drain(pod.ref, pod.uid, pod.ip, how.drain, telling, report.due_at)
+
+
+def _landing(pod: Pod, proof: Proof, snapshot: ClusterSnapshot) -> Check:
+    if proof.nodes:
+        return Check("landing", Reason.NO_LANDING_NODE, True, f"{_some(proof.nodes)} has room")
+    reason = Reason.NEEDS_NEW_NODE if proof.roomless else Reason.NO_LANDING_NODE
+    others = len(snapshot.nodes) - (pod.node in snapshot.nodes)
+    cuts = ", ".join(f"{count} {word}" for word, count in sorted(proof.cuts.items(), key=lambda one: (-one[1], one[0])))
+    words = f"of {others} other nodes: {cuts}" if others else "there is no other node"
+    return Check("landing", reason, False, words)
+
+
+def _size(policy: Policy, owner: Workload | None, proof: Proof, short: str) -> Check:
+    """Whether the next pod will have the size that this one needs."""
+    how = policy.fallback.migration
+
+    def check(holds: bool, words: str) -> Check:
+        return Check("size", Reason.REPLACEMENT_TOO_SMALL, holds, words)
+
+    if not short:
+        return check(True, "the template has it")
+    words = f"the next pod is created with {short}"
+    if how.strategy is Strategy.SURGE:
+        return check(True, f"{words}, and resized before this one goes")
+    if owner is not None and owner.ref.kind != "StatefulSet":
+        return check(False, f"{words}, and under another name, of which no usage is known: use strategy Surge")
+    if how.landing is Landing.EVERY and proof.too_small:
+        return check(False, f"{words}, and may land on {_some(proof.too_small)}, with no room for the rest")
+    return check(True, f"{words}, and resized as its first act")
+
+
+def _some(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

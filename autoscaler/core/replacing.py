@@ -1,0 +1,36 @@
+"""Pods that take the place of one that was evicted: what keeps them from serving, by name. Pure.
+
+Nothing tells a replacement from a pod that starts for another reason, so that every pod whose policy may move it counts
+as one until it is ready. While it is not, nothing of its workload is evicted (siblings, in preconditions.py).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autoscaler.core.guards import Hold
+from autoscaler.core.model import Pod
+from autoscaler.core.policy import Mode, Policy
+from autoscaler.core.reasons import Reason
+
+UNSCHEDULED_AFTER = timedelta(minutes=1)
+"""How long the scheduler may take before a person should look."""
+
+
+def replacing(pod: Pod, policy: Policy, hold: Hold, now: datetime) -> Hold:
+    """The hold of a pod that is not running, more closely if it may be a replacement; any other hold as it is."""
+    if policy.mode is not Mode.RESIZE_OR_MIGRATE:
+        return hold
+    if hold.reason is Reason.DELETING and pod.disrupted:
+        return Hold(Reason.REPLACING, "it was evicted and stops; another pod takes its place")
+    if hold.reason is not Reason.NOT_RUNNING or pod.ready or pod.created_at is None:
+        return hold
+    if pod.node is None:
+        late, patience = Reason.REPLACEMENT_UNSCHEDULED, UNSCHEDULED_AFTER
+        words = pod.unscheduled or "the scheduler has not looked at it"
+    else:
+        late, patience = Reason.REPLACEMENT_NOT_READY, policy.fallback.migration.ready_within
+        words = f"on {pod.node}: {hold.detail}"
+    due_at = pod.created_at + patience
+    words = f"created at {pod.created_at.isoformat(timespec='seconds')}; {words}"
+    return Hold(late, words) if now >= due_at else Hold(Reason.REPLACING, words, due_at)
