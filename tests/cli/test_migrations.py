@@ -21,8 +21,9 @@ from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_explanation, render_table
 from autoscaler.cli.rendering.words import countdown, migration, summary, verdict
 from autoscaler.core.actions import ScaleKind
-from autoscaler.core.plan import Decision, MigrationReport, Plan
+from autoscaler.core.plan import Decision, MigrationReport, Plan, Proposal
 from autoscaler.core.policy import Strategy
+from autoscaler.core.reasons import Reason
 from tests.cli.plans import DEFERRED, LANDS, MIGRATING, MODE, OVERDUE, RESIZED, SOON, STUCK, TAKEN_AT, YOUNG, surge
 
 
@@ -253,6 +254,13 @@ def test_a_step_of_a_surge_runs_in_bash_as_it_is(tmp_path: Path, kind: ScaleKind
 
 def test_what_only_waits_has_no_line_for_bash() -> None:
     assert render_patch(document(plan(DEFERRED, STUCK))) == ""
+
+
+def test_a_move_that_is_only_recommended_is_a_comment() -> None:
+    settled = tuple(Proposal(one.container, one.container.spec) for one in MIGRATING.proposals)
+    decision = replace(MIGRATING, reason=Reason.RECOMMEND_ONLY, detail="Evict", move=None, proposals=settled)
+    text = render_patch(document(plan(decision)))
+    assert text == "# sim/bridge-0: RecommendOnly; Evict; now by Evict: to node-b or node-c\n"
 
 
 def test_no_text_from_outside_becomes_a_command() -> None:

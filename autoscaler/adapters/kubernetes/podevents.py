@@ -53,9 +53,8 @@ class PodEvent:
         decision = done.decision
         nodes = decision.migration.landing if decision.migration is not None else ()
         where = f"Room on {', '.join(nodes[:_NAMED])}{' and others' if len(nodes) > _NAMED else ''}" if nodes else ""
-        words = ": ".join(filter(None, (where, _sizes(decision))))
-        note = " ".join(filter(None, (f"{words}." if words else "", decision.reason.meaning)))
-        return _event(decision.pod, at, _NORMAL, str(decision.reason), "Migrate", note, words)
+        words = ". ".join(filter(None, (_sizes(decision), where, decision.reason.meaning)))
+        return _event(decision.pod, at, _NORMAL, str(decision.reason), "Migrate", words, words)
 
     @staticmethod
     def done(done: Done, at: datetime) -> PodEvent:

@@ -21,12 +21,14 @@ def render_patch(document: Document) -> str:
     lines = [comment(f"problem: {p.source}: {p.reason}: {p.detail}") for p in document.problems]
     for item in document.items:
         if item.changes:
-            lines += [comment(f"{item.namespace}/{item.pod}: {item.reason}; {_expected(item)}"), line(item)]
+            lines.append(comment(f"{item.namespace}/{item.pod}: {item.reason}; {_expected(item)}"))
+            # a policy that only recommends may mean a move, of which the comment tells: there is nothing to patch
+            lines += [line(item)] if item.move or item.proposes else []
     return "".join(f"{text}\n" for text in lines)
 
 
 def _expected(item: Item) -> str:
-    if item.move is None:
+    if item.move is None and item.proposes:
         return f"predicted {prediction(item)}"
     return "; ".join(filter(None, (item.detail, migration(item.migration) if item.migration else "")))
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from autoscaler.adapters.kubernetes.podevents import OUTCOMES, PodEvent
-from autoscaler.core.actions import Outcome, OutcomeKind
-from autoscaler.core.model import Container
-from autoscaler.core.plan import Decision, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.actions import Evict, Outcome, OutcomeKind, Scale, ScaleKind
+from autoscaler.core.model import Container, WorkloadRef
+from autoscaler.core.plan import Decision, MigrationReport, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.ports import Done
 from tests.build import NOW, container, pod, sidecar, sizes
@@ -71,7 +72,53 @@ def test_a_hold_says_why_and_what_to_do() -> None:
 
 def test_outcomes_that_pass_by_themselves_are_no_event() -> None:
     passing = {OutcomeKind.SUPERSEDED, OutcomeKind.CONFLICT, OutcomeKind.GONE, OutcomeKind.THROTTLED}
-    assert set(OutcomeKind) - set(OUTCOMES) == passing
+    # the hold that follows tells of it, see below
+    assert set(OutcomeKind) - set(OUTCOMES) == passing | {OutcomeKind.BLOCKED}
+
+
+def moved(*landing: str, kind: OutcomeKind = OutcomeKind.ACCEPTED, detail: str = "", cause: str = "") -> Done:
+    made = replace(
+        decision("app", reason=Reason.MIGRATE, detail="OutOfcpu for 30 s"),
+        action=None,
+        migration=MigrationReport(Strategy.EVICT, NOW, (), landing),
+        move=Evict(POD.ref, POD.uid, "7", landing),
+    )
+    return Done(made, Outcome(kind, detail, cause), timedelta(0), move=True)
+
+
+def test_a_move_is_told_with_its_landing_and_the_sizes() -> None:
+    event = OUTCOMES[OutcomeKind.ACCEPTED](moved("node-b", "node-c"), NOW)
+    assert (event.type, event.reason, event.action, event.uid) == ("Normal", "Migrate", "Migrate", POD.uid)
+    assert event.note == (
+        "app: cpu 500m -> 800m (limit 1 -> 1600m). Room on node-b, node-c. "
+        "The resize has waited past its deadline, and everything that a move needs was proved: the pod is evicted."
+    )
+    assert ". Room on b, c, d and others. " in PodEvent.moved(moved(*"bcdef"), NOW).note
+
+
+def test_each_step_of_a_surge_is_told() -> None:
+    for kind, reason in ((ScaleKind.SURGE, Reason.SURGE), (ScaleKind.BACK, Reason.SURGE_BACK)):
+        scale = Scale(WorkloadRef("bridge", "Deployment/sim"), "uid", "7", 2, kind, POD.ref)
+        step = replace(moved(), decision=replace(moved().decision, reason=reason, move=scale, proposals=()))
+        event = OUTCOMES[OutcomeKind.ACCEPTED](step, NOW)
+        assert (event.type, event.reason, event.note) == ("Normal", str(reason), reason.meaning)
+
+
+def test_a_move_that_is_refused_has_the_servers_words() -> None:
+    event = OUTCOMES[OutcomeKind.FORBIDDEN](
+        moved(kind=OutcomeKind.FORBIDDEN, detail="cannot create pods/eviction"), NOW
+    )
+    assert (event.type, event.reason, event.action) == ("Warning", "Forbidden", "Migrate")
+    assert event.note == "Migrate (OutOfcpu for 30 s) was not done as asked: cannot create pods/eviction"
+
+
+def test_a_blocked_eviction_is_told_as_the_hold_that_follows_and_is_the_same_each_time() -> None:
+    def held(allowed: int) -> PodEvent:
+        return PodEvent.held(decision(reason=Reason.EVICTION_BLOCKED, detail=f"sim allows {allowed} of 1"), NOW)
+
+    assert Reason.EVICTION_BLOCKED.notify
+    assert held(0).note.startswith("sim allows 0 of 1. A PodDisruptionBudget does not allow the eviction now. ")
+    assert held(0).key == held(1).key
 
 
 def test_the_same_with_other_numbers_is_the_same() -> None:
