@@ -29,6 +29,10 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 _DRY = [("dryRun", "All")]
 
 
+class _Kind(schema.Wire):
+    kind: str = ""
+
+
 class _Meta(schema.Wire):
     uid: str = ""
     resource_version: str = ""
@@ -45,6 +49,7 @@ class _Deployment(schema.Wire):
 
 
 _lists = msgspec.json.Decoder(schema.List)
+_kinds = msgspec.json.Decoder(_Kind)
 _deployments = msgspec.json.Decoder(_Deployment)
 
 
@@ -126,9 +131,9 @@ class Moves:
             )
         except Unreachable as error:
             return Outcome(OutcomeKind.UNKNOWN, str(error))
-        if answer.status == 201:
-            return Outcome(OutcomeKind.ACCEPTED)
-        return _unless_strange(answer) or eviction_refusal(answer.status, answer.body, _retry_after(answer))
+        if answer.status < 400:
+            return _accepted(answer, "Status")
+        return eviction_refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
 
     async def _is_leaving(self, move: Evict) -> bool | None:
         """Whether the pod has gone or is being deleted; what is read enters the cache. None: it cannot be read."""
@@ -193,9 +198,9 @@ class Moves:
             )
         except Unreachable as error:
             return Outcome(OutcomeKind.UNKNOWN, str(error))
-        if answer.status == 200:
-            return Outcome(OutcomeKind.ACCEPTED)
-        return _unless_strange(answer) or scale_refusal(answer.status, answer.body, _retry_after(answer))
+        if answer.status < 400:
+            return _accepted(answer, "Scale")
+        return scale_refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
 
     async def _read(self, workload: WorkloadRef) -> _Seen | None:
         """The Deployment as the server has it, which enters the cache; None if there is none. Raises
@@ -254,15 +259,15 @@ def _objection_to_scale(deployment: _Deployment, move: Scale) -> Outcome | None:
     return None
 
 
-def _unless_strange(answer: Answer) -> Outcome | None:
-    """The outcome of an answer that no API server gives, which says nothing about what was done."""
-    if answer.status >= 400:
-        return None
-    return Outcome(OutcomeKind.UNKNOWN, f"HTTP {answer.status} is no answer of an API server to this")
-
-
-def _retry_after(answer: Answer) -> str | None:
-    return answer.headers.get("Retry-After")
+def _accepted(answer: Answer, kind: str) -> Outcome:
+    """What an answer without an error means. One that is not the API server's says nothing about what was done."""
+    try:
+        known = _kinds.decode(answer.body).kind == kind
+    except schema.UNREADABLE:
+        known = False
+    if known and answer.status in (200, 201):
+        return Outcome(OutcomeKind.ACCEPTED)
+    return Outcome(OutcomeKind.UNKNOWN, f"HTTP {answer.status} without a {kind} is no answer of an API server")
 
 
 def _path(pod: PodRef) -> str:
