@@ -91,7 +91,8 @@ def pod(*containers: Container, name: str = "sim-0", **changes: Any) -> Pod:
 
 
 def node(name: str = "node-a", cpu: str = "16", memory: str = "64Gi", **changes: Any) -> Node:
-    return replace(Node(name, amounts(cpu, memory)), **changes)
+    """A ready node that takes 110 pods, as a kubelet says unless it is told otherwise."""
+    return replace(Node(name, amounts(cpu, memory), pods=110), **changes)
 
 
 def snapshot(*pods: Pod, nodes: Sequence[Node] | None = None, at: datetime = NOW, minor: int = 37) -> ClusterSnapshot:
