@@ -29,10 +29,10 @@ CHANGES = 2
     type=click.Choice(["table", "json", "yaml", "markdown", "patch"]),
     default="table",
     show_default=True,
-    help="What to print. patch: lines of `kubectl patch` that run as they are.",
+    help="What to print. patch: lines of kubectl for bash that run as they are.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there are changes, 0 if there are none.")
-@click.option("--server-dry-run", is_flag=True, help="Also send each patch with dryRun=All and show the answer.")
+@click.option("--server-dry-run", is_flag=True, help="Also send each change with dryRun=All and show the answer.")
 @click.option("--pod", "pods", multiple=True, metavar="[NAMESPACE/]POD", help="Only these; wildcards. Repeatable.")
 @click.option("--policy", "chosen", multiple=True, metavar="NAME", help="Only pods of this policy. Repeatable.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the JSON document and exit.")

@@ -50,7 +50,7 @@ class Survey:
 
 
 async def survey(parts: Parts, chosen: Filter, progress: MeasuringProgress, *, ask_server: bool = False) -> Survey:
-    """Observe, measure, decide; with `ask_server` also what the API server says to each patch (dryRun=All).
+    """Observe, measure, decide; with `ask_server` also what the API server says to each patch or move (dryRun=All).
 
     Raises `Unavailable` when the cluster cannot be observed.
     """
@@ -80,7 +80,10 @@ async def _ask(parts: Parts, plan: Plan) -> dict[PodRef, Outcome]:
     """The server's answer to every change, also to those that a policy only recommends."""
     answers = {}
     for decision in plan.decisions:
-        if decision.action is not None or decision.reason is Reason.RECOMMEND_ONLY:
+        if decision.move is not None:
+            answers[decision.pod.ref] = await parts.cluster.move(decision.move)
+        elif decision.action is not None or decision.reason is Reason.RECOMMEND_ONLY:
             action = decision.action or resize_of(decision.pod, decision.proposals)
-            answers[decision.pod.ref] = await parts.cluster.perform(action)
+            if action.containers:  # a move that is only recommended has nothing to patch
+                answers[decision.pod.ref] = await parts.cluster.perform(action)
     return answers

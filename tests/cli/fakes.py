@@ -12,7 +12,7 @@ from typing import Any
 from autoscaler.cli.wiring import Parts
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
-from autoscaler.core.model import ClusterSnapshot, Node, Pod, Problem
+from autoscaler.core.model import Capability, ClusterSnapshot, Node, Pod, Problem, Workload
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples
@@ -31,7 +31,11 @@ class FakeCluster:
     pods: tuple[Pod, ...] = (POD,)
     outcome: Outcome = Outcome(OutcomeKind.ACCEPTED)
     unavailable: str = ""
+    nodes: tuple[Node, ...] = (NODE,)
+    workloads: tuple[Workload, ...] = ()
+    capabilities: frozenset[Capability] = frozenset()
     performed: list[Resize] = field(default_factory=list)
+    moved: list[Move] = field(default_factory=list)
     observing: Callable[[], None] = lambda: None
     performing: Callable[[], None] = lambda: None
 
@@ -40,10 +44,18 @@ class FakeCluster:
         if self.unavailable:
             raise Unavailable(self.unavailable)
         pods = {pod.ref: pod for pod in self.pods}
-        return ClusterSnapshot(TAKEN_AT, pods, {NODE.name: NODE}, server_minor=37)
+        return ClusterSnapshot(
+            TAKEN_AT,
+            pods,
+            {node.name: node for node in self.nodes},
+            server_minor=37,
+            workloads={workload.ref: workload for workload in self.workloads},
+            capabilities=self.capabilities,
+        )
 
     async def move(self, move: Move) -> Outcome:
-        raise AssertionError(f"nothing is moved here: {move}")
+        self.moved.append(move)
+        return self.outcome
 
     async def perform(self, action: Resize) -> Outcome:
         self.performing()

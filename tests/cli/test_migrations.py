@@ -14,17 +14,36 @@ import jsonschema
 import pytest
 import yaml
 
+from autoscaler import cli
 from autoscaler.cli.document import Item, MigrationPart, document, json_schema
 from autoscaler.cli.rendering.data import render_json, render_yaml
 from autoscaler.cli.rendering.markdown import render_markdown
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_explanation, render_table
 from autoscaler.cli.rendering.words import countdown, migration, summary, verdict
-from autoscaler.core.actions import ScaleKind
+from autoscaler.core.actions import Outcome, OutcomeKind, ScaleKind
+from autoscaler.core.model import Ask, Capability, Condition, QoSClass, Workload, WorkloadRef
 from autoscaler.core.plan import Decision, MigrationReport, Plan, Proposal
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
-from tests.cli.plans import DEFERRED, LANDS, MIGRATING, MODE, OVERDUE, RESIZED, SOON, STUCK, TAKEN_AT, YOUNG, surge
+from tests.build import both, container, node
+from tests.cli.conftest import write_policy
+from tests.cli.fakes import FakeCluster, FakeWiring
+from tests.cli.plans import (
+    DEFERRED,
+    LANDS,
+    MIGRATING,
+    MODE,
+    OVERDUE,
+    POD,
+    RESIZED,
+    SOON,
+    STUCK,
+    TAKEN_AT,
+    YOUNG,
+    after,
+    surge,
+)
 
 
 def plan(*decisions: Decision) -> Plan:
@@ -131,8 +150,7 @@ EXPLANATION = """\
 sim/bridge-0  StatefulSet/bridge, on node-a, policy sim-bridges
   NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
   Predicted  Deferred: node-a lacks 300m of cpu
-  Migration  due 4 min ago by Evict: not possible: NoLandingNode: of 4 nodes 2
-             cpu, 1 taints, 1 its own
+  Migration  due 4 min ago by Evict: not possible for this reason
   QoS        Burstable unchanged
   Checks     ok  mode: ResizeOrMigrate, strategy Evict
              no  landing: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
@@ -182,7 +200,15 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     ],
 )
 def test_one_line_of_a_migration(report: MigrationReport, text: str) -> None:
-    assert migration(part(report)) == text
+    assert migration(item(replace(DEFERRED, migration=report))) == text
+
+
+def test_the_reason_for_which_a_pod_is_held_is_not_said_twice() -> None:
+    report = replace(OVERDUE, landing=("node-b",))
+    assert migration(item(replace(STUCK, migration=report))) == (
+        "due 4 min ago by Evict: not possible for this reason; there is room on node-b"
+    )
+    assert migration(item(RESIZED)) == ""
 
 
 @pytest.mark.parametrize(
@@ -217,7 +243,7 @@ def test_a_move_that_is_its_own_reason_is_named_once() -> None:
 
 def test_markdown_has_the_line_and_the_checks() -> None:
     text = render_markdown(document(plan(STUCK)))
-    assert "- Migration: due 4 min ago by Evict: not possible: NoLandingNode: " in text
+    assert "- Migration: due 4 min ago by Evict: not possible for this reason\n" in text
     assert "  - ok: mode: ResizeOrMigrate, strategy Evict\n  - no: landing: NoLandingNode: " in text
     assert "Migration" not in render_markdown(document(plan(RESIZED)))
 
@@ -268,3 +294,79 @@ def test_no_text_from_outside_becomes_a_command() -> None:
     decision = replace(MIGRATING, detail="x\nrm -rf /", migration=replace(SOON, checks=(replace(nasty, holds=False),)))
     lines = render_patch(document(plan(decision))).splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["#", "kubectl"]
+
+
+HAS = both("2", "4Gi")
+APP = container(both("4", "4Gi"), name="bridge", allocated=HAS.requests, actual=HAS)
+FULL = Condition("PodResizePending", "True", "Deferred", "Node didn't have enough resource: cpu", 2)
+STATEFUL = Workload(WorkloadRef("sim", "StatefulSet/bridge"), "66666666-ffff", template={"bridge": APP.spec})
+
+
+def cluster(waited_s: int, **changes: Any) -> FakeCluster:
+    """A pod of 4 cores, of which it has 2; node-a is full, and node-b is free."""
+    stuck = replace(
+        POD,
+        owner="StatefulSet/bridge",
+        containers=(APP,),
+        qos_class=QoSClass.GUARANTEED,
+        generation=2,
+        observed_generation=2,
+        conditions=(FULL,),
+        asks=(Ask("bridge-autoscaler", after(-waited_s)),),
+        created_at=after(-86400),
+        ready=True,
+    )
+    nodes = (node("node-a", cpu="2"), node("node-b"))
+    made = FakeCluster((stuck,), nodes=nodes, workloads=(STATEFUL,), capabilities=frozenset(Capability))
+    return replace(made, **changes)
+
+
+def command(tmp_path: Path, there: FakeCluster, *arguments: str, mode: str = "ResizeOrMigrate") -> int:
+    path = write_policy(tmp_path, mode=mode)
+    return cli.main([*arguments, f"--policies={path}"], FakeWiring(cluster=there))
+
+
+def test_plan_counts_down_to_a_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, cluster(18), "plan", "--detailed-exitcode") == 0
+    assert "  Migration  in 12 s by Evict: to node-b\n" in capsys.readouterr().out
+
+
+def test_plan_announces_a_move_that_is_due(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, cluster(30), "plan", "--detailed-exitcode") == 2
+    out = capsys.readouterr().out
+    assert "  Migration  now by Evict: to node-b\n" in out
+    assert out.endswith("\n1 to migrate\n")
+    assert command(tmp_path, cluster(30), "plan", "-o", "patch") == 0
+    assert "/api/v1/namespaces/sim/pods/bridge-0/eviction" in capsys.readouterr().out
+
+
+def test_without_the_role_plan_says_so_and_nothing_would_be_evicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(tmp_path, cluster(30, capabilities=frozenset()), "plan")
+    out = capsys.readouterr().out
+    assert "  MigrationNotPermitted: rbac/migrate" in out
+    assert "1 held" in out
+    command(tmp_path, cluster(30, capabilities=frozenset()), "explain", "sim/bridge-0")
+    assert "no  permission: MigrationNotPermitted: rbac/migrate" in capsys.readouterr().out
+
+
+def test_the_server_is_asked_about_a_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocked = Outcome(OutcomeKind.BLOCKED, "The disruption budget sim needs 1 healthy pods", "DisruptionBudget")
+    there = cluster(30, outcome=blocked)
+    assert command(tmp_path, there, "plan", "--server-dry-run") == 0
+    assert "Server     Blocked (DisruptionBudget): The disruption budget sim needs" in capsys.readouterr().out
+    assert [move.pod for move in there.moved] == [POD.ref]
+    assert there.performed == []
+
+
+def test_a_policy_that_recommends_shows_the_move_and_asks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_policy(tmp_path, mode="Recommend\n  fallback: {action: Migrate}")
+    there = cluster(30)
+    assert cli.main(["plan", "--server-dry-run", f"--policies={tmp_path}"], FakeWiring(cluster=there)) == 0
+    out = capsys.readouterr().out
+    assert "  Migration  now by Evict: to node-b\n" in out
+    assert out.endswith("\n1 proposed only\n")
+    assert (there.moved, there.performed) == ([], [])

@@ -58,7 +58,7 @@ def _section(item: Item) -> list[str]:
     if item.server:
         lines.append(f"- Server dry run: {_plain(server(item))}")
     if item.migration:
-        lines.append(f"- Migration: {_plain(migration(item.migration))}")
+        lines.append(f"- Migration: {_plain(migration(item))}")
         lines += [f"  - {mark(one)}: {_plain(check(one))}" for one in item.migration.checks]
     lines += [
         f"- `{container.name}` {_plain(step)}"

@@ -30,7 +30,7 @@ def render_patch(document: Document) -> str:
 def _expected(item: Item) -> str:
     if item.move is None and item.proposes:
         return f"predicted {prediction(item)}"
-    return "; ".join(filter(None, (item.detail, migration(item.migration) if item.migration else "")))
+    return "; ".join(filter(None, (item.detail, migration(item))))
 
 
 def line(item: Item) -> str:

@@ -84,7 +84,7 @@ def _head(item: Item, width: int) -> Iterator[RenderableType]:
         refused = item.server.outcome is not OutcomeKind.ACCEPTED
         yield _labelled("Server", server(item), width, style="red" if refused else "")
     if item.migration is not None:
-        yield _labelled("Migration", migration(item.migration), width)
+        yield _labelled("Migration", migration(item), width)
     yield _labelled("QoS", qos(item), width)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, MigrationPart, Sides
+from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, Sides
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
@@ -60,16 +60,21 @@ def prediction(item: Item) -> str:
     return ": ".join(filter(None, (item.prediction.outcome.value, item.prediction.detail)))
 
 
-def migration(part: MigrationPart) -> str:
+def migration(item: Item) -> str:
     """When and how the pod is moved, and where to, or why not: `in 12 s by Evict: to node-b or node-c`."""
+    part = item.migration
+    if part is None:
+        return ""
     when = ("due " if part.in_seconds < 0 else "") + countdown(part.in_seconds)
     how = "without a strategy" if part.strategy is Strategy.NONE else f"by {part.strategy}"
     blocked = next((one for one in part.checks if not one.holds), None)
     where = _names(part.landing)
     if blocked is None:
         return f"{when} {how}: to {where}" if where else f"{when} {how}"
+    # what the pod is held for has been said in full
+    why = " for this reason" if blocked.reason is item.reason else f": {_without(blocked)}"
     room = f"; there is room on {where}" if where else ""
-    return f"{when} {how}: not possible: {_without(blocked)}{room}"
+    return f"{when} {how}: not possible{why}{room}"
 
 
 def check(part: CheckPart) -> str:
