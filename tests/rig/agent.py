@@ -157,7 +157,7 @@ class Agent:
         del self._kubelets[name]
         await self._api.call("DELETE", f"/api/v1/nodes/{name}")
         for record in [r for r in self._records.values() if r.node == name]:
-            del self._records[record.pod.uid]
+            self._records.pop(record.pod.uid, None)  # the watch may have told of its end already
             await self._delete(record.raw)
 
     async def _watch(self) -> None:
