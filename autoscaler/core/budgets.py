@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from autoscaler.core import kubelet
 from autoscaler.core.guards import Hold
-from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Resources
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Resources, WorkloadRef
 from autoscaler.core.plan import Check, PredictedOutcome, Prediction
 from autoscaler.core.policy import Config, Mode
 from autoscaler.core.preconditions import unavailable
@@ -105,8 +105,8 @@ class Ledger:
 
     def _too_disruptive(self, pod: Pod) -> Hold | None:
         """By workload any pod counts that is not available, beyond that only what this controller has to do with."""
-        budgets, own = self._budgets, str(pod.ref)
-        ours = [one for one in self._absences() if one.name != own]
+        budgets, own = self._budgets, {str(pod.ref), _surge_of(WorkloadRef(pod.namespace, pod.workload or ""))}
+        ours = [one for one in self._absences() if one.name not in own]
         in_namespace = [one for one in ours if one.namespace == pod.namespace]
         scopes: list[tuple[str, int, list[_Absence]]] = [
             (f"namespace {pod.namespace}", budgets.max_disruptions_per_namespace, in_namespace),
@@ -150,10 +150,14 @@ class Ledger:
                     name = f"pod {number + 1} of {missing} missing of {workload.ref}"
                     yield _Absence(name, workload.ref.namespace, workload.ref.object)
         for workload in self._surges.going:
-            yield _Absence(f"surge of {workload.ref}", workload.ref.namespace, workload.ref.object)
+            yield _Absence(_surge_of(workload.ref), workload.ref.namespace, workload.ref.object)
 
     def _may_move(self, pod: Pod) -> bool:
         return any(policy.mode is Mode.RESIZE_OR_MIGRATE for policy in self._config.policies_of(pod))
+
+
+def _surge_of(workload: WorkloadRef) -> str:
+    return f"surge of {workload.namespace}/{workload.object}"
 
 
 def _absence(pod: Pod, until: datetime | None = None) -> _Absence:

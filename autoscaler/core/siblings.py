@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from autoscaler.core import kubelet
 from autoscaler.core.model import ClusterSnapshot, Pod, Workload, WorkloadRef
-from autoscaler.core.preconditions import alive
 
 
 class Siblings:
@@ -31,5 +31,6 @@ class Siblings:
         return [one for one in self.of(ref) if one.ref != pod.ref]
 
     def missing(self, workload: Workload) -> int:
-        """How many pods its controller has yet to make: an evicted one that has gone is nowhere to be seen."""
-        return max(workload.replicas - len([one for one in self.of(workload.ref) if alive(one)]), 0)
+        """How many pods are nowhere to be seen: an evicted one has gone, and its controller has not made another."""
+        there = [one for one in self.of(workload.ref) if one.phase not in kubelet.FINISHED_PHASES]
+        return max(workload.replicas - len(there), 0)

@@ -19,9 +19,10 @@ from autoscaler.core.model import Ask, ClusterSnapshot, Condition, Container, Po
 from autoscaler.core.order import precedence
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome
 from autoscaler.core.policy import Budgets, ContainerPolicy, Mode
+from autoscaler.core.preconditions import unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import IN_PROGRESS, PENDING, Phase, phase_of
-from autoscaler.core.restarts import ACKNOWLEDGED, unavailable
+from autoscaler.core.restarts import ACKNOWLEDGED
 from autoscaler.core.rooms import Rooms
 from tests.build import (
     NOW,

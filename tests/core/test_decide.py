@@ -64,6 +64,7 @@ from tests.build import (
     snapshot,
     target,
 )
+from tests.core.migrations import SHOWN_IN_TESTS_OF_MIGRATIONS
 
 DEFAULT = Stability()
 GROW = fixed("800m", "1Gi")
@@ -297,7 +298,7 @@ def test_reason(reason: Reason, decision: Callable[[], Decision], detail: str) -
 
 def test_every_reason_has_a_case() -> None:
     cases = {str(case.id) for case in CASES}  # type: ignore[attr-defined]
-    elsewhere = {str(reason) for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS}
+    elsewhere = {str(reason) for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS | SHOWN_IN_TESTS_OF_MIGRATIONS}
     assert cases | elsewhere == {str(reason) for reason in Reason}
 
 

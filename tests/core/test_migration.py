@@ -1,0 +1,376 @@
+"""When a pod is moved, and each thing that keeps it where it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from autoscaler.core.actions import Evict, Outcome, OutcomeKind
+from autoscaler.core.labels import LabelSelector
+from autoscaler.core.model import Capability, Pod
+from autoscaler.core.notes import Notes, learn_moves, learn_wishes
+from autoscaler.core.plan import Decision
+from autoscaler.core.policy import Budgets, Landing, Mode, Strategy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.scheduling import DisruptionBudget
+from tests.build import NOW, container, node, pod
+from tests.core.migrations import (
+    AFTER,
+    HAS,
+    SCENE,
+    WANTED,
+    Scene,
+    ago,
+    drained,
+    filler,
+    gate,
+    moving,
+    overdue,
+    stateful_set,
+    surging,
+    web,
+    workload,
+)
+
+MATCHES = LabelSelector((("app", "sim"),))
+DRAINED = SCENE.but(policies=(moving(drain=drained()),))
+
+
+def blocked(scene: Scene, name: str = "sim-0") -> tuple[Reason, str]:
+    """What keeps a pod that is overdue, which the report says as well."""
+    decision = scene.decision(name)
+    assert decision.move is None
+    assert decision.migration is not None
+    check = decision.migration.blocked
+    assert check is not None
+    assert decision.reason is check.reason
+    assert decision.detail.startswith(check.detail)
+    return decision.reason, check.detail
+
+
+def budget(name: str = "pdb", **changes: Any) -> DisruptionBudget:
+    return replace(DisruptionBudget("bridge", name, MATCHES, 0, 1, 1, 1), **changes)
+
+
+def sibling(name: str = "sim-1", **changes: Any) -> Pod:
+    made = pod(container(WANTED), name=name, owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    return replace(made, node="node-b", **changes)
+
+
+def test_an_overdue_pod_is_evicted_when_nothing_keeps_it() -> None:
+    decision = SCENE.decision()
+    assert (decision.reason, decision.action) == (Reason.MIGRATE, None)
+    assert decision.move == Evict(overdue().ref, "uid-sim-0", "7", ("node-b",))
+    assert decision.migration is not None
+    assert decision.migration.blocked is None
+    assert decision.migration.due_at == ago(60) + AFTER
+    assert {check.name for check in decision.migration.checks} >= {
+        *("mode", "permission", "controller", "annotations", "workload", "landing", "size", "disruption budget"),
+        *("age", "siblings", "budgets"),
+    }
+
+
+def test_before_the_deadline_everything_is_shown_and_nothing_is_done() -> None:
+    young = overdue(waited=10, created_at=ago(100))
+    decision = SCENE.but(pods=(young, filler())).decision()
+    assert (decision.reason, decision.move, decision.action) == (Reason.RESIZE_DEFERRED, None, None)
+    assert decision.due_at == ago(10) + AFTER
+    report = decision.migration
+    assert report is not None
+    assert report.due_at == ago(10) + AFTER
+    assert report.landing == ("node-b",)
+    assert report.blocked is not None
+    assert (report.blocked.reason, report.blocked.due_at) == (
+        Reason.POD_TOO_YOUNG,
+        ago(100) + timedelta(minutes=30),
+    )
+
+
+SIDES = {
+    Reason.MIGRATION_NOT_ENABLED: [
+        (SCENE.but(policies=(moving(Mode.RESIZE),)), "mode Resize"),
+        (SCENE.but(policies=(moving(strategy=Strategy.NONE),)), "strategy None: nothing is moved"),
+    ],
+    Reason.MIGRATION_NOT_PERMITTED: [
+        (SCENE.but(capabilities=frozenset()), "rbac/migrate is not granted, or its objects cannot be read now"),
+    ],
+    Reason.NOT_REPLACEABLE: [
+        (SCENE.but(pods=(overdue(owner=None, workload=None), filler())), "no controller would make another one"),
+        *(
+            (SCENE.but(pods=(overdue(owner=owner, workload=owner), filler())), owner)
+            for owner in ("DaemonSet/sim", "Job/sim", "SimBridge/sim")
+        ),
+    ],
+    Reason.NOT_SAFE_TO_EVICT: [
+        (
+            SCENE.but(
+                pods=(overdue(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), filler())
+            ),
+            "cluster-autoscaler.kubernetes.io/safe-to-evict: false",
+        ),
+    ],
+    Reason.WORKLOAD_CHANGING: [
+        (SCENE.but(workloads=()), "StatefulSet/sim is not known"),
+        (SCENE.but(workloads=(stateful_set(settled=False),)), "StatefulSet/sim is being rolled out"),
+        (
+            SCENE.but(workloads=(stateful_set(revision="sim-2"),)),
+            "the next pod of StatefulSet/sim will be of revision sim-2",
+        ),
+    ],
+    Reason.NO_LANDING_NODE: [
+        (SCENE.but(nodes=(node(),)), "there is no other node"),
+        (SCENE.but(nodes=(node(), node("node-b", ready=False))), "of 1 other nodes: 1 Ready"),
+    ],
+    Reason.NEEDS_NEW_NODE: [
+        (SCENE.but(pods=(overdue(), filler(), filler("node-b"))), "of 1 other nodes: 1 Cpu"),
+    ],
+    Reason.REPLACEMENT_TOO_SMALL: [
+        (
+            SCENE.but(workloads=(stateful_set(HAS),)),
+            "the next pod is created with app cpu 2 of 4, app memory 4Gi of 8Gi, and may land on node-a, with no room "
+            "for the rest",
+        ),
+    ],
+    Reason.EVICTION_BLOCKED: [
+        (SCENE.but(budgets=(budget(),)), "pdb needs 1 healthy of 1, and has 1"),
+        (SCENE.but(budgets=(budget(selector=LabelSelector()),)), "pdb needs 1 healthy of 1, and has 1"),
+        (
+            SCENE.but(budgets=(budget("b", allowed=1), budget("a", allowed=1))),
+            "2 budgets match the pod, and the Eviction API accepts one: a and b",
+        ),
+        (
+            SCENE.but(budgets=(budget(allowed=1, current=False),)),
+            "pdb is still being processed by its controller",
+        ),
+    ],
+    Reason.POD_TOO_YOUNG: [
+        (SCENE.but(pods=(overdue(created_at=ago(60)), filler())), "sim-0 was created at 2026-11-29T11:59:00+00:00"),
+        (SCENE.but(pods=(overdue(created_at=None), filler())), "sim-0: its age is not known"),
+        (
+            SCENE.but(pods=(overdue(), filler(), sibling(created_at=ago(60)))),
+            "sim-1 was created at 2026-11-29T11:59:00+00:00",
+        ),
+    ],
+    Reason.SIBLING_UNAVAILABLE: [
+        (SCENE.but(pods=(overdue(), filler(), sibling(ready=False))), "sim-1 not available"),
+        (SCENE.but(workloads=(stateful_set(replicas=3),)), "2 of 3 pods missing"),
+    ],
+    Reason.DISRUPTION_BUDGET: [
+        (SCENE.but(config={"budgets": Budgets(max_disruptions_cluster=0)}), "the cluster: none of at most 0"),
+        (
+            SCENE.but(config={"budgets": Budgets(max_disruptions_per_namespace=0)}),
+            "namespace bridge: none of at most 0",
+        ),
+    ],
+    Reason.GATE_UNKNOWN: [
+        (DRAINED, "its sessions are not known yet"),
+        (DRAINED.but(gates=gate(overdue(), is_open=True, age=31)), "its sessions are not known yet"),
+        (
+            DRAINED.but(gates=gate(replace(overdue(), uid="before"), is_open=True)),
+            "its sessions are not known yet",
+        ),
+    ],
+    Reason.DRAINING: [(DRAINED.but(gates=gate(overdue(), is_open=False)), "3 sessions")],
+}
+CASES = [
+    pytest.param(reason, scene, words, id=f"{reason}-{number}")
+    for reason, scenes in SIDES.items()
+    for number, (scene, words) in enumerate(scenes)
+]
+
+
+@pytest.mark.parametrize(("reason", "scene", "words"), CASES)
+def test_each_precondition_keeps_the_pod_by_itself(reason: Reason, scene: Scene, words: str) -> None:
+    found, detail = blocked(scene)
+    assert found is reason
+    assert detail.startswith(words)
+
+
+def test_a_deferred_resize_goes_on_waiting_where_the_pod_cannot_be_moved() -> None:
+    decision = SCENE.but(nodes=(node(),)).decision()
+    assert (decision.action, decision.move) == (None, None)
+
+
+def test_an_infeasible_resize_moves_its_pod_as_well() -> None:
+    assert SCENE.but(pods=(overdue(reason="Infeasible"), filler())).decision().reason is Reason.MIGRATE
+
+
+def test_a_smaller_template_is_enough_where_every_landing_has_room_for_more() -> None:
+    scene = SCENE.but(workloads=(stateful_set(HAS),), nodes=(node(unschedulable=True), node("node-b")))
+    decision = scene.decision()
+    assert decision.reason is Reason.MIGRATE
+    assert decision.migration is not None
+    words = {check.name: check.detail for check in decision.migration.checks}
+    assert words["size"].endswith("and resized as its first act")
+
+
+def test_a_policy_may_take_the_chance_that_the_next_pod_lands_on_the_full_node_again() -> None:
+    scene = SCENE.but(workloads=(stateful_set(HAS),), policies=(moving(landing=Landing.SOME),))
+    assert scene.decision().reason is Reason.MIGRATE
+
+
+def test_a_pod_under_another_name_is_never_evicted_for_a_smaller_template() -> None:
+    scene = SCENE.but(pods=(surging("web-1-a"), filler()), workloads=web(), policies=(moving(landing=Landing.SOME),))
+    reason, detail = blocked(scene, "web-1-a")
+    assert reason is Reason.REPLACEMENT_TOO_SMALL
+    assert "use strategy Surge" in detail
+
+
+def test_a_pod_that_is_not_ready_is_let_go_as_the_eviction_api_would() -> None:
+    sick = overdue(ready=False)
+    allowed = budget(healthy=1, desired=1)
+    assert SCENE.but(pods=(sick, filler()), budgets=(allowed,)).decision().reason is Reason.MIGRATE
+    assert blocked(SCENE.but(pods=(sick, filler()), budgets=(budget(healthy=0),)))[0] is Reason.EVICTION_BLOCKED
+    always = budget(healthy=0, always_allow=True)
+    assert SCENE.but(pods=(sick, filler()), budgets=(always,)).decision().reason is Reason.MIGRATE
+
+
+def test_a_policy_that_recommends_shows_the_move_and_makes_none() -> None:
+    decision = SCENE.but(policies=(moving(Mode.RECOMMEND),)).decision()
+    assert (decision.reason, decision.move) == (Reason.RECOMMEND_ONLY, None)
+    assert decision.detail.startswith("Evict to node-b")
+
+
+def test_without_the_role_a_plan_says_so_once() -> None:
+    (problem,) = SCENE.but(capabilities=frozenset()).plan().problems
+    assert (problem.source, problem.reason) == ("rbac/migrate", "CapabilityMissing")
+    assert not SCENE.but(capabilities=frozenset(), policies=(moving(Mode.RESIZE),)).plan().problems
+    assert not SCENE.but(capabilities=frozenset({Capability.MIGRATE})).plan().problems
+
+
+# ---- budgets
+
+
+def bridges(count: int, workloads: bool = True) -> Scene:
+    """So many single pods, all overdue on the full node."""
+    pods = [
+        overdue(f"s{i}-0", workload=f"StatefulSet/s{i}", owner=f"StatefulSet/s{i}", node="node-a") for i in range(count)
+    ]
+    sets = tuple(workload(f"StatefulSet/s{i}") for i in range(count))
+    nodes = (node(cpu="200", memory="1Ti", pods=200), *(node(f"node-{n}", "200", "1Ti") for n in "bc"))
+    return Scene((*pods, filler(cpu="100")), nodes, sets)
+
+
+def moved(scene: Scene) -> list[Decision]:
+    return scene.plan().moving
+
+
+def test_fifty_that_are_due_at_once_go_two_at_a_time() -> None:
+    budgets = Budgets(max_disruptions_per_namespace=2, max_disruptions_cluster=2)
+    scene = bridges(50).but(config={"budgets": budgets})
+    assert len(moved(scene)) == 2
+    # those that are on their way out count, and so do those that have gone and have no successor yet
+    first, second, *rest = scene.pods
+    leaving = replace(first, deleting=True, disrupted=True)
+    assert len(moved(scene.but(pods=(leaving, second, *rest)))) == 1
+    assert len(moved(scene.but(pods=(second, *rest)))) == 1
+    assert len(moved(scene.but(pods=tuple(rest)))) == 0
+    starting = replace(first, uid="next", phase="Pending", ready=False, node=None, created_at=ago(5), conditions=())
+    assert len(moved(scene.but(pods=(starting, second, *rest)))) == 1
+
+
+def test_two_that_land_do_not_count_on_the_same_room() -> None:
+    scene = bridges(2)
+    tight = (scene.nodes[0], node("node-b", "5", "10Gi"))
+    assert len(moved(scene.but(nodes=tight))) == 1
+
+
+def test_pods_of_policies_that_move_nothing_do_not_use_up_the_budget() -> None:
+    others = replace(sibling("x-0"), namespace="elsewhere", workload="StatefulSet/x", ready=False, labels={})
+    budgets = Budgets(max_disruptions_cluster=1)
+    scene = SCENE.but(pods=(overdue(), filler(), others), config={"budgets": budgets})
+    assert scene.decision().reason is Reason.MIGRATE
+
+
+# ---- sessions
+
+
+def test_sessions_are_asked_for_shortly_before_the_deadline_and_told_at_it() -> None:
+    def drain_of(waited: float, **changes: Any) -> tuple[bool, bool]:
+        pods = (overdue(waited=waited, **changes), filler())
+        drain = DRAINED.but(pods=pods).decision().drain
+        return drain is not None, drain is not None and drain.telling
+
+    assert drain_of(10) == (True, False)
+    assert drain_of(60) == (True, True)
+    assert drain_of(60, created_at=ago(70)) == (True, False)  # it would not be moved yet
+    slow = moving(drain=drained())
+    slow = replace(slow, fallback=replace(slow.fallback, after=timedelta(minutes=5)))
+    assert DRAINED.but(policies=(slow,)).decision().drain is None
+
+
+def test_a_pod_without_sessions_goes_at_once() -> None:
+    scene = DRAINED.but(gates=gate(overdue(), is_open=True))
+    assert scene.decision().reason is Reason.MIGRATE
+
+
+@pytest.mark.parametrize("detail", ["3 sessions", None])
+def test_sessions_that_never_end_call_the_move_off_or_end_with_it(detail: str | None) -> None:
+    gates = {} if detail is None else gate(overdue(), is_open=False)
+    late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(seconds=20))),), gates=gates)
+    decision = late.decision()
+    assert (decision.reason, decision.move, decision.drain) == (Reason.REVERT, None, None)
+    assert decision.detail.startswith("called off: ")
+    assert decision.action is not None
+    forced = late.but(policies=(moving(drain=drained(max_wait=timedelta(seconds=20), then_force=True)),))
+    assert forced.decision().reason is Reason.MIGRATE
+    assert late.decision(at=NOW - timedelta(seconds=1)).move is None
+
+
+def test_nothing_is_called_off_that_cannot_be_moved_for_another_reason() -> None:
+    late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(0))),), nodes=(node(),))
+    assert blocked(late)[0] is Reason.NO_LANDING_NODE
+
+
+# ---- what was refused, and what can never be on this node
+
+
+def refused(kind: OutcomeKind, notes: Notes, at: float = 0) -> Notes:
+    scene = SCENE.but(notes=notes)
+    policies = {"bridges": moving()}
+    return learn_moves(notes, [(scene.decision(), Outcome(kind, "why"))], policies, ago(-at))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (OutcomeKind.BLOCKED, Reason.EVICTION_BLOCKED),
+        (OutcomeKind.THROTTLED, Reason.THROTTLED),
+        (OutcomeKind.REFUSED, Reason.EVICTION_REFUSED),
+        (OutcomeKind.FORBIDDEN, Reason.MIGRATION_NOT_PERMITTED),
+    ],
+)
+def test_a_refused_eviction_is_tried_again_later(kind: OutcomeKind, reason: Reason) -> None:
+    notes = refused(kind, Notes())
+    decision = SCENE.but(notes=notes).decision()
+    assert (decision.reason, decision.move) == (reason, None)
+    assert decision.due_at is not None
+    assert SCENE.but(notes=notes).decision(at=decision.due_at).move is not None
+
+
+def test_what_a_budget_blocks_is_tried_less_and_less_often() -> None:
+    notes, waits, at = Notes(), list[float](), 0.0
+    for _ in range(8):
+        notes = refused(OutcomeKind.BLOCKED, notes, at)
+        wait = (notes.moves["uid-sim-0"].until - ago(-at)).total_seconds()
+        waits.append(wait)
+        at += wait
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert not refused(OutcomeKind.ACCEPTED, notes, at).moves
+
+
+def test_a_pod_wanted_larger_than_its_node_is_moved_once_that_has_lasted() -> None:
+    small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    scene = SCENE.but(pods=(small,), nodes=(node(cpu="3"), node("node-b")))
+    first = scene.plan()
+    (decision,) = first.decisions
+    assert (decision.reason, decision.due_at) == (Reason.EXCEEDS_NODE, NOW + AFTER)
+    assert decision.migration is not None
+    notes = learn_wishes(Notes(), first)
+    later = scene.but(notes=notes).decision(at=NOW + AFTER)
+    assert isinstance(later.move, Evict)
+    again = learn_wishes(notes, scene.but(policies=(moving(),), nodes=(node(), node("node-b"))).plan())
+    assert not again.beyond
