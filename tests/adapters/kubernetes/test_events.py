@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from autoscaler.adapters.kubernetes.backoff import Backoff
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.events import EventJournal
-from autoscaler.core.actions import Outcome, OutcomeKind
+from autoscaler.core.actions import Evict, Outcome, OutcomeKind
 from autoscaler.core.model import Pod, Problem
 from autoscaler.core.plan import Decision, Plan, Proposal, resize_of
 from autoscaler.core.reasons import Reason
@@ -102,6 +102,26 @@ async def test_a_hold_is_written_when_it_begins_and_not_again(api: ApiServer, co
     assert [body["eventTime"] for body in written(api)] == [
         "2026-11-29T12:00:00.000000Z",
         "2026-11-29T13:00:00.000000Z",
+    ]
+
+
+async def test_an_eviction_that_is_blocked_again_and_again_is_told_once_an_hour(
+    api: ApiServer, connection: Connection
+) -> None:
+    answers(api, *[CREATED] * 9)
+    sized = pod()
+    evict = Evict(sized.ref, sized.uid, sized.resource_version)
+    tried = replace(held(sized, Reason.MIGRATE, "to node-b"), move=evict)
+    blocked = Done(tried, Outcome(OutcomeKind.BLOCKED, "sim needs 1 healthy"), timedelta(0), move=True)
+    async with writing(connection) as journal:
+        for n in range(13):
+            journal.record(turn(tried, at=600 * n, done=(blocked,)))
+            waits = held(sized, Reason.EVICTION_BLOCKED, f"sim needs 1 healthy; no room for {600 * n} s")
+            journal.record(turn(waits, at=600 * n + 1))
+    assert [(body["reason"], body["eventTime"][11:16]) for body in written(api)] == [
+        ("EvictionBlocked", "12:00"),
+        ("EvictionBlocked", "13:00"),
+        ("EvictionBlocked", "14:00"),
     ]
 
 
