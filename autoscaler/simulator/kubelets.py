@@ -25,7 +25,17 @@ from autoscaler.core.kubelet import (
     restarts,
     retry_order,
 )
-from autoscaler.core.model import Condition, Container, ContainerKind, Pod, PodRef, Resource, Resources, Termination
+from autoscaler.core.model import (
+    Condition,
+    Container,
+    ContainerKind,
+    Pod,
+    PodRef,
+    Resource,
+    Resources,
+    Termination,
+    WorkloadRef,
+)
 from autoscaler.core.resize import IN_PROGRESS, PENDING
 from autoscaler.core.units import Bytes
 from autoscaler.simulator.state import State
@@ -39,6 +49,8 @@ _NEXT_RETRY = timedelta(minutes=3)
 _RESTARTS = timedelta(seconds=2.3)  # seen after an OOM kill; 2.2 to 8.5 s for a restart by resizePolicy
 _STOPS = timedelta(seconds=2.6)  # an evicted pod was gone after 2.6 to 5.6 s
 _STARTS = timedelta(seconds=3.7)
+_READY = timedelta(seconds=5)  # of a readiness probe that needs a while
+_IP = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +66,15 @@ class Kubelets:
     """One for each node. `usage_step`: how often memory in use is compared with the limit in force.
 
     What no API shows: `static_cpu`: nodes whose kubelet runs CPU manager policy static. `swap`: nodes that give
-    containers swap, so that no memory request can change.
+    containers swap, so that no memory request can change. `ready_after`: how long pods of a workload run before they
+    are Ready; None: they never are.
     """
 
     def __init__(self, state: State, usage_step: timedelta) -> None:
         self.static_cpu: set[str] = set()
         self.swap: set[str] = set()
+        self.ready_after: dict[WorkloadRef, timedelta | None] = {}
+        self.ready_since: dict[str, datetime] = {}  # by uid, kept while a container restarts
         self._state, self._usage_step = state, usage_step
         self._silent_until: dict[str, datetime] = {}
         self._grants: dict[PodRef, _Grant] = {}
@@ -77,10 +92,10 @@ class Kubelets:
             return
         if pod.deleting and pod.uid not in self._stopping:
             self._stopping.add(pod.uid)
-            self._state.later(_STOPS, partial(self._stopped, pod.ref, pod.uid))
+            self._later(_STOPS, pod.ref, partial(self._stopped, pod.ref, pod.uid))
         elif pod.phase == "Pending" and pod.uid not in self._starting:
             self._starting.add(pod.uid)
-            self._state.later(_STARTS, partial(self._start_pod, pod.ref, pod.uid))
+            self._later(_STARTS, pod.ref, partial(self._start_pod, pod.ref, pod.uid))
 
     def asked(self, pod: Pod) -> None:
         """A spec has changed: decide about it."""
@@ -89,12 +104,23 @@ class Kubelets:
     def start(self, pod: Pod, at: datetime) -> None:
         """Have a pod run at the size of its spec since `at`."""
         self._grants[pod.ref] = _Grant(pod.uid, pod.generation, {c.name: c.spec for c in pod.containers})
-        self._state.put(_started(pod, at), at=at)
+        if pod.ready:
+            self.ready_since[pod.uid] = at
+        self._state.put(_started(replace(pod, ip=pod.ip or _IP), at), at=at)
 
     def _start_pod(self, ref: PodRef, uid: str) -> None:
         pod = self._state.pod(ref, uid)
-        if pod is not None and not pod.deleting:
-            self.start(replace(pod, phase="Running"), self._state.now)
+        if pod is None or pod.deleting:
+            return
+        self.start(replace(pod, phase="Running"), self._state.now)
+        delay = self.ready_after.get(WorkloadRef(pod.namespace, pod.workload or ""), _READY)
+        if delay is not None:
+            self._later(delay, ref, partial(self._ready, ref, uid))
+
+    def _ready(self, ref: PodRef, uid: str) -> None:
+        if (pod := self._state.pod(ref, uid)) is not None:
+            self.ready_since[uid] = self._state.now
+            self._state.put(replace(pod, ready=_runs(pod)))
 
     def _stopped(self, ref: PodRef, uid: str) -> None:
         if (pod := self._state.pod(ref, uid)) is not None:
@@ -106,7 +132,10 @@ class Kubelets:
         state = self._state
 
         def unless_silent() -> None:
-            until = self._silent_until.get(pod.node or "") if (pod := state.pods.get(ref)) is not None else None
+            node = pod.node or "" if (pod := state.pods.get(ref)) is not None else ""
+            until = self._silent_until.get(node)
+            if node and node not in state.nodes:
+                return  # nothing is heard of a kubelet whose node is gone
             if until is not None and state.now < until:
                 state.later(until - state.now, unless_silent)
             else:
@@ -119,7 +148,7 @@ class Kubelets:
     def _decide(self, ref: PodRef, uid: str, generation: int, retry_after: timedelta | None = _FIRST_RETRY) -> None:
         """Decide about the newest spec. `retry_after`: when the timer looks again if it is deferred."""
         pod = self._state.pod(ref, uid)
-        if pod is None or pod.generation != generation or pod.node is None or pod.deleting:
+        if pod is None or pod.generation != generation or pod.node not in self._state.nodes or pod.deleting:
             return
         others = allocated_on(other for other in self._state.pods_on(pod.node) if other.ref != ref)
         static = frozenset({Resource.CPU} if pod.node in self.static_cpu else ())
@@ -203,13 +232,18 @@ class Kubelets:
 
     def _stop(self, ref: PodRef, name: str, termination: Termination) -> None:
         pod = self._state.pods[ref]
-        self._state.put(_with_container(pod, name, lambda c: replace(c, running=False, last_terminated=termination)))
+        stopped = _with_container(pod, name, lambda c: replace(c, running=False, last_terminated=termination))
+        self._state.put(replace(stopped, ready=False))
         self._state.later(_RESTARTS, partial(self._start_again, ref, pod.uid, name))
 
     def _start_again(self, ref: PodRef, uid: str, name: str) -> None:
         if (pod := self._state.pod(ref, uid)) is not None:
             again = partial(replace, running=True, started_at=self._state.now)
-            self._state.put(_with_container(pod, name, lambda c: again(c, restart_count=c.restart_count + 1)))
+            pod = _with_container(pod, name, lambda c: again(c, restart_count=c.restart_count + 1))
+            if _runs(pod) and uid in self.ready_since:
+                self.ready_since[uid] = self._state.now
+                pod = replace(pod, ready=True)
+            self._state.put(pod)
 
 
 def _started(pod: Pod, at: datetime) -> Pod:
@@ -226,6 +260,10 @@ def _started(pod: Pod, at: datetime) -> Pod:
         for c in pod.containers
     )
     return replace(pod, containers=containers, observed_generation=pod.generation)
+
+
+def _runs(pod: Pod) -> bool:
+    return all(container.running or container.ended for container in pod.containers)
 
 
 def _deferred(pod: Pod) -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from autoscaler.core.history import ContainerRef
-from autoscaler.core.model import Node, Pod, PodRef
+from autoscaler.core.model import Node, Pod, PodRef, Workload, WorkloadRef
 from autoscaler.simulator.usage import UsageRecord
 
 
@@ -24,6 +24,7 @@ class State:
         self.now = now
         self.nodes: dict[str, Node] = {}
         self.pods: dict[PodRef, Pod] = {}
+        self.workloads: dict[WorkloadRef, Workload] = {}
         self.usage: dict[ContainerRef, UsageRecord] = {}
         self.watchers: list[Callable[[Pod | None], None]] = []
         self._events: list[tuple[datetime, int, Callable[[], None]]] = []
@@ -65,12 +66,21 @@ class State:
         """Store a new version of a pod; what it may use from now on (or from `at` on) follows from it."""
         if pod == self.pods.get(pod.ref):
             return
-        stored = self.pods[pod.ref] = replace(pod, resource_version=self.version())
+        stored = self.pods[pod.ref] = replace(pod, resource_version=self._version())
         for container in pod.containers:
             ref = ContainerRef(*pod.ref, container.name)
             if (record := self.usage.get(ref)) is not None:
                 self.usage[ref] = record.since(at or self.now, container)
         self._tell(stored)
+
+    def delete(self, pod: Pod, *, disrupted: bool = False) -> None:
+        """Mark a pod as being deleted; one without a node, which no kubelet has to stop, is gone at once.
+
+        `disrupted`: with condition DisruptionTarget.
+        """
+        self.put(replace(pod, deleting=True, disrupted=pod.disrupted or disrupted))
+        if pod.node is None:
+            self.drop(self.pods[pod.ref])
 
     def drop(self, pod: Pod) -> None:
         """Remove a pod."""
@@ -86,8 +96,17 @@ class State:
         self.nodes[node.name] = node
         self._tell(None)
 
-    def version(self) -> str:
-        """A resourceVersion that no object has had."""
+    def drop_node(self, name: str) -> None:
+        """Remove a node; the pods that are bound to it stay."""
+        del self.nodes[name]
+        self._tell(None)
+
+    def put_workload(self, workload: Workload) -> None:
+        """Store a new version of a workload."""
+        if workload != self.workloads.get(workload.ref):
+            self.workloads[workload.ref] = replace(workload, resource_version=self._version())
+
+    def _version(self) -> str:
         return str(next(self._versions))
 
     def _tell(self, pod: Pod | None) -> None:

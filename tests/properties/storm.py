@@ -144,6 +144,7 @@ class Storm(SimulatedCluster):
             case Kind.USER if ref in self.state.pods:
                 self._kubectl(ref, amounts(event.cpu, event.memory))
             case Kind.DELETE if ref in self.state.pods and not self.state.pods[ref].deleting:
+                self.scheduler.preferred = self.state.pods[ref].node  # it comes back to its own node if that will do
                 self.delete_pod(ref)
 
     def _arrive(self, event: Event) -> None:

@@ -15,8 +15,8 @@ from autoscaler.core.actions import AskKind
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.policy import Budgets, Config, Fallback, FallbackAction, Policy
+from autoscaler.core.preconditions import unavailable
 from autoscaler.core.resize import PENDING
-from autoscaler.core.restarts import unavailable
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Wake, WakeKind
 from autoscaler.simulator.clock import VirtualClock
