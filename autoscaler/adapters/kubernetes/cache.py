@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from autoscaler.adapters.kubernetes.wire import Decoded
+from autoscaler.adapters.kubernetes.decoded import Decoded
 from autoscaler.core.model import Problem
 
 K = TypeVar("K", bound=Hashable)

@@ -1,8 +1,8 @@
 """The Cluster port over a real API server: a watch cache to look at, and `pods/resize` to act.
 
-Verbs: pods get, list, watch; nodes, replicasets (apps), jobs (batch) list, watch; pods/resize patch. rbac/base grants
-exactly these; /version is open to everyone (system:public-info-viewer). What else is looked at if it may be:
-autoscalers.py.
+Verbs: pods get, list, watch; nodes, deployments, statefulsets, replicasets (apps), jobs (batch) list, watch;
+pods/resize patch. rbac/base grants exactly these; /version is open to everyone (system:public-info-viewer). What else
+is looked at if it may be: extras.py.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from types import MappingProxyType
 from typing import Any
 
 from autoscaler.adapters.kubernetes.answers import changes, differences, refusal
-from autoscaler.adapters.kubernetes.autoscalers import Autoscalers
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Connection
+from autoscaler.adapters.kubernetes.controllers import Controllers
+from autoscaler.adapters.kubernetes.decoded import Owned
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
+from autoscaler.adapters.kubernetes.extras import Extras
 from autoscaler.adapters.kubernetes.moves import Moves
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
-from autoscaler.adapters.kubernetes.wire import Owned, decode_minor, decode_node, decode_owner, decode_pod, patch_body
+from autoscaler.adapters.kubernetes.wire import decode_minor, decode_node, decode_pod, patch_body
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
-from autoscaler.core.model import ClusterSnapshot, Node, Pod, PodRef
+from autoscaler.core.model import ClusterSnapshot, Node, Pod, PodRef, WorkloadRef
 from autoscaler.ports import Unavailable
 
 _STRATEGIC_MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
-_MAX_DEPTH = 5  # owners above owners; two levels occur, a bound guards against a ring
 
 
 class KubernetesCluster:
@@ -61,19 +62,15 @@ class KubernetesCluster:
         self._tasks: list[asyncio.Task[None]] = []
         self._pods: Cache[PodRef, Pod] = Cache(self._accept_pod)
         self._nodes: Cache[str, Node] = Cache(lambda _key, _old, new: new)
-        self._owners = {kind: Cache(self._accept_owner) for kind in ("ReplicaSet", "Job")}
+        self._controllers = Controllers(self._accept_owner, self._accept_scale)
         self._moves = Moves(
-            connection, self._pods, self._learn, self._learn_workload, dry_run=server_dry_run, within_s=act_s
+            connection, self._pods, self._learn, self._controllers.learn, dry_run=server_dry_run, within_s=act_s
         )
         watch = partial(Watch[Any, Any], connection, timing=timing or Timing(), now_s=monotonic)
-        self._autoscalers = Autoscalers(connection, timing or Timing(), monotonic, max_silence_s)
+        self._extras = Extras(connection, timing or Timing(), monotonic, max_silence_s)
         # owners and nodes first, so that pods are complete when they arrive
         self._watches = (
-            watch(
-                Kind("/apis/apps/v1/replicasets", "replicasets", partial(decode_owner, "ReplicaSet"), True),
-                self._owners["ReplicaSet"],
-            ),
-            watch(Kind("/apis/batch/v1/jobs", "jobs", partial(decode_owner, "Job"), True), self._owners["Job"]),
+            *(watch(kind, cache) for kind, cache in self._controllers.watched()),
             watch(Kind("/api/v1/nodes", "nodes", decode_node), self._nodes),
             watch(Kind("/api/v1/pods", "pods", decode_pod), self._pods),
         )
@@ -88,17 +85,17 @@ class KubernetesCluster:
                 missing.append(str(error))
         if missing:
             raise PermissionMissing("\n".join(missing))
-        await self._autoscalers.read()
+        await self._extras.read()
         version = await self._connection.request("GET", "/version")
         self._minor = decode_minor(version.body) if version.status == 200 else None
         self._started = True
         if watch:
-            self._autoscalers.start()
+            self._extras.start()
             self._tasks = [asyncio.create_task(one.run(), name=f"watch {one.kind.resource}") for one in self._watches]
 
     async def close(self) -> None:
         """Stop watching."""
-        await self._autoscalers.close()
+        await self._extras.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -116,17 +113,20 @@ class KubernetesCluster:
                     f"the watch of {watch.kind.resource} has been down for {silent_s:.0f} s, its state is too old to "
                     f"act on: {watch.failure}"
                 )
-        caches: tuple[Cache[Any, Any], ...] = (self._pods, self._nodes, *self._owners.values())
+        self._extras.check()
+        owners = (cache for _, cache in self._controllers.watched())
+        caches: tuple[Cache[Any, Any], ...] = (self._pods, self._nodes, *owners)
         return ClusterSnapshot(
             taken_at=self._connection.now(),
             pods=MappingProxyType(dict(self._pods.items)),
             nodes=MappingProxyType(dict(self._nodes.items)),
-            problems=(
-                *chain.from_iterable(cache.problems.values() for cache in caches),
-                *self._autoscalers.problems(),
-            ),
-            autoscalers=self._autoscalers.found(),
+            problems=(*chain.from_iterable(cache.problems.values() for cache in caches), *self._extras.problems()),
+            autoscalers=self._extras.autoscalers(),
             server_minor=self._minor,
+            workloads=MappingProxyType(dict(self._controllers.workloads)),
+            disruption_budgets=self._extras.disruption_budgets(),
+            storage=self._extras.storage(),
+            capabilities=self._extras.capabilities(),
         )
 
     async def move(self, move: Move) -> Outcome:
@@ -212,41 +212,38 @@ class KubernetesCluster:
         if known is not None and one.value is not None and known.uid == one.value.uid:
             self._pods.put(one)
 
-    def _learn_workload(self, body: bytes) -> None:
-        """Put a Deployment that was read into the cache of workloads."""
-
     def _accept_pod(self, ref: PodRef, old: Pod | None, new: Pod | None) -> Pod | None:
         if new is not None:
             new = self._with_workload(new)
-            if old is not None and (kept := replace(old, resource_version=new.resource_version)) == new:
-                return kept
-            # readiness counts in the budgets of other pods, whenever they are decided about
-            if old is not None and replace(kept, ready=new.ready) == new:
-                return new
+            if old is not None:
+                kept = replace(old, resource_version=new.resource_version)
+                if kept == new:
+                    return kept
+                # readiness counts in the budgets of other pods, whenever they are decided about; and the scheduler's
+                # words change with each of its tries
+                known = replace(kept, ready=new.ready)
+                if kept.unscheduled and new.unscheduled:
+                    known = replace(known, unscheduled=new.unscheduled)
+                if known == new:
+                    return new
         if self._changed is not None and self._started and (old is not None or new is not None):
             self._changed(ref)
         return new
 
-    def _accept_owner(self, owned: Owned, old: str | None, new: str | None) -> str | None:
-        if new and new != old:
-            workload = self._topmost(owned.namespace, new)
+    def _accept_owner(self, owned: Owned, workload: str) -> None:
+        for ref, pod in self._pods.items.items():
+            if ref.namespace == owned.namespace and pod.workload == owned.object:
+                self._pods.items[ref] = replace(pod, workload=workload)
+
+    def _accept_scale(self, workload: WorkloadRef) -> None:
+        if self._changed is not None and self._started:
             for ref, pod in self._pods.items.items():
-                if ref.namespace == owned.namespace and pod.workload == owned.object:
-                    self._pods.items[ref] = replace(pod, workload=workload)
-        return new or None
+                if ref.namespace == workload.namespace and pod.workload == workload.object:
+                    self._changed(ref)
 
     def _with_workload(self, pod: Pod) -> Pod:
-        workload = pod.workload and self._topmost(pod.namespace, pod.workload)
+        workload = pod.owner and self._controllers.topmost(pod.namespace, pod.owner)
         return pod if workload == pod.workload else replace(pod, workload=workload)
-
-    def _topmost(self, namespace: str, workload: str) -> str:
-        for _ in range(_MAX_DEPTH):
-            cache = self._owners.get(workload.partition("/")[0])
-            above = cache.items.get(Owned(namespace, workload)) if cache else None
-            if above is None:
-                break
-            workload = above
-        return workload
 
 
 def _has_absent_fields(pod: Pod) -> bool:

@@ -1,8 +1,7 @@
 """The parts of the API server's JSON that are read, as structs. Everything else in an object is skipped.
 
-Go writes null for absent lists, maps and times, never for texts and numbers.
-Field names: Kubernetes API v1 (Pod, Node), meta/v1 (ObjectMeta, List, WatchEvent), autoscaling/v2
-(HorizontalPodAutoscaler), autoscaling.k8s.io/v1 (VerticalPodAutoscaler).
+Go writes null for absent lists, maps and times, never for texts and numbers. Field names: Kubernetes API v1 (Pod,
+Node), apps/v1, meta/v1 (ObjectMeta, List, WatchEvent). Kinds that are read only where permitted: schema_extras.py.
 """
 
 from __future__ import annotations
@@ -40,8 +39,15 @@ class Meta(Wire):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     managed_fields: list[ManagedFields] | None = None
+
+
+class Object(Wire):
+    """Any object, as far as all have the same."""
+
+    metadata: Meta
 
 
 class Amounts(Wire):
@@ -54,14 +60,28 @@ class Resources(Wire):
     limits: Amounts | None = None
 
 
+class WantedResources(Wire):
+    """`resources` of a spec, whose requests may be of anything that a node has."""
+
+    requests: dict[str, str] | None = None
+    limits: Amounts | None = None
+
+
 class ResizePolicy(Wire):
     resource_name: str = ""
     restart_policy: str = ""
 
 
+class Port(Wire):
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
 class Container(Wire):
     name: str
-    resources: Resources | None = None
+    resources: WantedResources | None = None
+    ports: list[Port] | None = None
     resize_policy: list[ResizePolicy] | None = None
     restart_policy: str = ""
 
@@ -103,19 +123,107 @@ class SchedulingGate(Wire):
     name: str = ""
 
 
+class SelectorRequirement(Wire):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(Wire):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class NodeSelectorTerm(Wire):
+    match_expressions: list[SelectorRequirement] | None = None
+    match_fields: list[SelectorRequirement] | None = None
+
+
+class NodeSelector(Wire):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(Wire):
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(Wire):
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Wire):
+    required: list[PodAffinityTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Wire):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class ClaimSource(Wire):
+    claim_name: str = ""
+
+
+class EphemeralSource(Wire):
+    pass
+
+
+class PodVolume(Wire):
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class ResourceClaim(Wire):
+    pass
+
+
 class PodSpec(Wire):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     restart_policy: str = "Always"
     node_name: str = ""
     priority: int | None = None
-    resources: Resources | None = None
-    overhead: Amounts | None = None
+    resources: WantedResources | None = None
+    overhead: dict[str, str] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    scheduler_name: str = ""
+    node_selector: dict[str, str] | None = None
+    # as they are: the pods of a workload have the same, which are read once
+    affinity: msgspec.Raw = msgspec.Raw()
+    tolerations: msgspec.Raw = msgspec.Raw()
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
+    volumes: list[PodVolume] | None = None
+    resource_claims: list[ResourceClaim] | None = None
 
 
 class PodStatus(Wire):
     phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
     qos_class: str = ""
     observed_generation: int = 0
     conditions: list[Condition] | None = None
@@ -123,10 +231,20 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Wire):
-    metadata: Meta
+class Pod(Object):
     spec: PodSpec
     status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class Taint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    taints: list[Taint] | None = None
+    unschedulable: bool = False
 
 
 class NodeInfo(Wire):
@@ -134,63 +252,50 @@ class NodeInfo(Wire):
 
 
 class NodeStatus(Wire):
-    allocatable: Amounts | None = None
+    allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
     node_info: NodeInfo | None = None
     declared_features: list[str] | None = None
 
 
-class Node(Wire):
-    metadata: Meta
+class Node(Object):
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-class TargetRef(Wire):
-    kind: str = ""
-    name: str = ""
+class PodTemplate(Wire):
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-class MetricTarget(Wire):
+class RollingUpdate(Wire):
+    partition: int | None = None
+
+
+class UpdateStrategy(Wire):
     type: str = ""
+    rolling_update: RollingUpdate | None = None
 
 
-class ResourceMetric(Wire):
-    name: str = ""
-    container: str | None = None
-    target: MetricTarget = msgspec.field(default_factory=MetricTarget)
+class WorkloadSpec(Wire):
+    replicas: int | None = None
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+    paused: bool = False
+    update_strategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
 
 
-class MetricSpec(Wire):
-    resource: ResourceMetric | None = None
-    container_resource: ResourceMetric | None = None
+class WorkloadStatus(Wire):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
 
 
-class HorizontalSpec(Wire):
-    scale_target_ref: TargetRef
-    metrics: list[MetricSpec] | None = None
+class Workload(Object):
+    """A StatefulSet, Deployment or ReplicaSet."""
 
-
-class Horizontal(Wire):
-    metadata: Meta
-    spec: HorizontalSpec
-
-
-class UpdatePolicy(Wire):
-    update_mode: str | None = None
-
-
-class VerticalSpec(Wire):
-    target_ref: TargetRef | None = None
-    update_policy: UpdatePolicy | None = None
-
-
-class Vertical(Wire):
-    metadata: Meta
-    spec: VerticalSpec
-
-
-class Object(Wire):
-    metadata: Meta
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
 
 class Name(Wire):

@@ -20,6 +20,7 @@ from autoscaler.adapters.kubernetes.answers import missing_rule, read_status
 from autoscaler.adapters.kubernetes.backoff import Backoff
 from autoscaler.adapters.kubernetes.cache import Cache, K, newer
 from autoscaler.adapters.kubernetes.connection import Connection
+from autoscaler.adapters.kubernetes.decoded import Decoded
 from autoscaler.adapters.kubernetes.errors import (
     Expired,
     KubernetesError,
@@ -27,7 +28,6 @@ from autoscaler.adapters.kubernetes.errors import (
     PermissionMissing,
     Unreachable,
 )
-from autoscaler.adapters.kubernetes.wire import Decoded
 
 T = TypeVar("T")
 

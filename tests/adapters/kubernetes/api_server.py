@@ -18,10 +18,19 @@ Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REPLICASETS, JOBS = "/apis/apps/v1/replicasets", "/apis/batch/v1/jobs"
+DEPLOYMENTS, STATEFULSETS = "/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets"
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 VPAS = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"  # not served unless a test puts it among the objects
-_LISTS = (REPLICASETS, JOBS, NODES, PODS, HPAS, VPAS)
+PDBS = "/apis/policy/v1/poddisruptionbudgets"
+CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
+CLASSES, CSI_NODES = "/apis/storage.k8s.io/v1/storageclasses", "/apis/storage.k8s.io/v1/csinodes"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_SERVED = (
+    *(REPLICASETS, JOBS, DEPLOYMENTS, STATEFULSETS, NODES, PODS, HPAS),
+    *(PDBS, CLAIMS, VOLUMES, CLASSES, CSI_NODES),
+)
+_LISTS = (*_SERVED, VPAS)
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,12 @@ class ApiServer:
     """Holds objects by the path of their list. Answers are played from `next_answers` first, then from the objects.
 
     `token`: the only one accepted, if set. `page`: objects in one page of a list. `skew`: how far its clock is ahead.
+    `allowed`: what a SelfSubjectAccessReview says yes to ("create pods/eviction").
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[Json]] = {REPLICASETS: [], JOBS: [], NODES: [], PODS: [], HPAS: []}
+        self.objects: dict[str, list[Json]] = {path: [] for path in _SERVED}
+        self.allowed: set[str] = set()
         self.version = 100
         self.page = 500
         self.token: str | None = None
@@ -104,7 +115,13 @@ class ApiServer:
             return self._list(request)
         if request.path in self.objects and sort.startswith("WATCH"):
             return await self._watch(request)
+        if request.path == REVIEWS and body is not None:
+            return self._review(body["spec"]["resourceAttributes"])
         return answer(404, {"kind": "Status", "message": "not found", "details": {"name": "x"}, "code": 404})
+
+    def _review(self, asked: Json) -> web.Response:
+        what = f"{asked['verb']} {asked['resource']}/{asked['subresource']}"
+        return answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": what in self.allowed}})
 
     def _list(self, request: web.Request) -> web.Response:
         items = self.objects[request.path]

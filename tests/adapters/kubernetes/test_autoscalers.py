@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
-from autoscaler.adapters.kubernetes.wire import Decoded, Owned, decode_horizontal, decode_vertical
+from autoscaler.adapters.kubernetes.decoded import Decoded, Owned
+from autoscaler.adapters.kubernetes.wire_autoscalers import decode_horizontal, decode_vertical
 from autoscaler.core.model import Autoscaler, ClusterSnapshot, Resource, ScaledResource
 from tests.adapters.kubernetes.api_server import HPAS, VPAS, ApiServer, always
 from tests.adapters.kubernetes.conftest import QUICK, Build

@@ -47,7 +47,7 @@ async def test_an_eviction_is_tried_before_it_is_done(api: ApiServer, build: Bui
     api.next_answers[EVICTION].extend([DONE, DONE])
     api.next_answers[GET].append(always(200, deleting(version=44)))
     assert await cluster.move(evict()) == Outcome(OutcomeKind.ACCEPTED)
-    tried, done = [seen for seen in api.seen if seen.method == "POST"]
+    tried, done = [seen for seen in api.seen if seen.path.endswith("/eviction")]
     preconditions = {"uid": "uid-bridge-0", "resourceVersion": "42"}
     assert tried.query == {"dryRun": "All"}  # for admission
     assert tried.body["deleteOptions"] == {"preconditions": preconditions, "dryRun": ["All"]}
@@ -225,7 +225,7 @@ async def test_a_server_dry_run_evicts_nothing(api: ApiServer, build: Build) -> 
     cluster = await build(watch=False, server_dry_run=True)
     api.next_answers[EVICTION].append(DONE)
     assert (await cluster.move(evict())).kind is OutcomeKind.ACCEPTED
-    assert [seen.query for seen in api.seen if seen.method == "POST"] == [{"dryRun": "All"}]
+    assert [seen.query for seen in api.seen if seen.path.endswith("/eviction")] == [{"dryRun": "All"}]
     assert not (await cluster.observe()).pods[REF].deleting
 
 

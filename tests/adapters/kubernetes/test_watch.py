@@ -11,7 +11,17 @@ from autoscaler.adapters.kubernetes.errors import Expired, PermissionMissing, Un
 from autoscaler.adapters.kubernetes.watch import Timing, lines
 from autoscaler.core.model import Pod, PodRef
 from autoscaler.ports import Unavailable
-from tests.adapters.kubernetes.api_server import JOBS, NODES, PODS, REPLICASETS, ApiServer, always, lose
+from tests.adapters.kubernetes.api_server import (
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICASETS,
+    STATEFULSETS,
+    ApiServer,
+    always,
+    lose,
+)
 from tests.adapters.kubernetes.conftest import QUICK, Build
 from tests.adapters.kubernetes.objects import Json, node, owned, pod
 
@@ -60,12 +70,11 @@ async def test_lists_in_pages_then_watches_from_the_lists_version(api: ApiServer
     assert 200 < int(query["timeoutSeconds"]) <= 290
 
 
-async def test_asks_for_the_metadata_of_owners_only(api: ApiServer, build: Build) -> None:
+async def test_asks_for_no_more_than_the_metadata_of_jobs(api: ApiServer, build: Build) -> None:
     await build(watch=False)
     accepts = {seen.path: seen.headers["Accept"] for seen in api.seen}
-    assert "PartialObjectMetadataList" in accepts[REPLICASETS]
     assert "PartialObjectMetadataList" in accepts[JOBS]
-    assert accepts[PODS] == accepts[NODES] == "application/json"
+    assert {accepts[path] for path in (PODS, NODES, REPLICASETS, DEPLOYMENTS, STATEFULSETS)} == {"application/json"}
 
 
 async def test_reading_once_does_not_watch(api: ApiServer, build: Build) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.adapters.kubernetes.wire import Owned, decode_node, decode_owner, decode_pod, patch_body
+from autoscaler.adapters.kubernetes.decoded import Owned
+from autoscaler.adapters.kubernetes.wire import decode_node, decode_pod, patch_body
+from autoscaler.adapters.kubernetes.wire_workloads import Controller, decode_job, decode_replica_set
 from autoscaler.core.actions import ContainerResize, Resize
 from autoscaler.core.model import Container, ContainerKind, Node, PodRef, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.units import Bytes, Millicores
@@ -194,7 +196,8 @@ def test_an_unreadable_pod_is_a_problem_that_names_it(breakage: Json) -> None:
 def test_garbage_is_a_problem(text: bytes) -> None:
     assert decode_pod(text).problem is not None
     assert decode_node(text).problem is not None
-    assert decode_owner("Job", text).problem is not None
+    assert decode_job(text).problem is not None
+    assert decode_replica_set(text).problem is not None
 
 
 def test_a_node_is_read() -> None:
@@ -210,9 +213,9 @@ def test_a_node_is_read() -> None:
 def test_only_the_controlling_owner_counts() -> None:
     item = owned("bridge-7d", "Deployment/bridge")
     item["metadata"]["ownerReferences"].insert(0, {"kind": "Group", "name": "other"})
-    one = decode_owner("ReplicaSet", raw(item))
-    assert (one.key, one.value) == (Owned("sim", "ReplicaSet/bridge-7d"), "Deployment/bridge")
-    assert decode_owner("ReplicaSet", raw(owned("bare", None))).value == ""
+    one = decode_job(raw(item))
+    assert (one.key, one.value) == (Owned("sim", "Job/bridge-7d"), Controller("Deployment/bridge"))
+    assert decode_job(raw(owned("bare", None))).value == Controller()
 
 
 def test_equal_sizes_and_labels_are_held_once() -> None:
