@@ -203,6 +203,37 @@ async def test_a_surge_that_is_called_off_takes_what_has_no_node_then_what_is_no
     ]
 
 
+async def test_of_ready_pods_those_that_share_a_node_go_first_then_those_that_became_ready_last() -> None:
+    sim = surging()
+    sim.scheduler.preferred = "n1"
+    sim.scale(DEPLOYMENT, 2, "kubectl")
+    after(sim, 60)  # beside the old one
+    sim.scheduler.preferred = "n2"
+    sim.scale(DEPLOYMENT, 3, "kubectl")
+    after(sim, 60)
+    sim.scale(DEPLOYMENT, 2, "kubectl")
+    after(sim, 10)
+    shared = await names(sim)
+
+    sim.scale(DEPLOYMENT, 1, "kubectl")
+    after(sim, 10)
+    sim.ready_after(DEPLOYMENT, timedelta(seconds=90))
+    sim.scale(DEPLOYMENT, 2, "kubectl")
+    after(sim, 60)
+    sim.ready_after(DEPLOYMENT, timedelta(seconds=1))
+    sim.add_node(node("n3"))
+    sim.scheduler.preferred = "n3"
+    sim.scale(DEPLOYMENT, 3, "kubectl")
+    after(sim, 40)
+    ready = {found.name: found.ready for found in (await sim.observe()).pods.values()}
+    sim.scale(DEPLOYMENT, 2, "kubectl")
+    after(sim, 10)
+
+    assert shared == ["web-abc-2", "web-abc-old"]
+    assert ready == {"web-abc-old": True, "web-abc-3": True, "web-abc-4": True}
+    assert await names(sim) == ["web-abc-4", "web-abc-old"]
+
+
 async def test_who_scaled_last_is_known_only_if_it_was_through_the_subresource() -> None:
     sim = surging()
     sim.scale(DEPLOYMENT, 1, "kubectl")  # changes nothing
