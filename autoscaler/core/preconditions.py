@@ -41,7 +41,7 @@ _NOBODY = "no controller would make another one"
 def mode(policy: Policy) -> Check:
     """Whether the policy lets pods be moved; one that only recommends shows how they would be."""
     allowed = policy.mode in (Mode.RESIZE_OR_MIGRATE, Mode.RECOMMEND)
-    return Check("mode", Reason.MIGRATION_NOT_ENABLED, allowed, f"mode {policy.mode}")
+    return Check("mode", Reason.MIGRATION_NOT_ENABLED, allowed, f"the policy has mode {policy.mode}")
 
 
 def permission(snapshot: ClusterSnapshot, strategy: Strategy) -> Check:

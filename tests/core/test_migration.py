@@ -91,7 +91,7 @@ def test_before_the_deadline_everything_is_shown_and_nothing_is_done() -> None:
 
 SIDES = {
     Reason.MIGRATION_NOT_ENABLED: [
-        (SCENE.but(policies=(moving(Mode.RESIZE),)), "mode Resize"),
+        (SCENE.but(policies=(moving(Mode.RESIZE),)), "the policy has mode Resize"),
         (SCENE.but(policies=(moving(strategy=Strategy.NONE),)), "strategy None: nothing is moved"),
     ],
     Reason.MIGRATION_NOT_PERMITTED: [
