@@ -80,21 +80,28 @@ async def test_an_evicted_pod_counts_until_the_watch_says_that_it_has_gone(
             await asyncio.sleep(0.01)
 
 
-async def test_a_pod_that_went_during_its_eviction_does_not_come_back(api: ApiServer, build: Build) -> None:
+@pytest.mark.parametrize("new", [None, pod(version=46, uid="another")], ids=["none yet", "a new one"])
+async def test_a_pod_that_went_during_its_eviction_does_not_come_back(
+    new: Json | None, api: ApiServer, build: Build
+) -> None:
     api.objects[PODS] = [pod(version=42)]
     cluster = await build()
 
     async def evicted(_: web.Request) -> web.StreamResponse:
         api.send(PODS, "DELETED", deleting(version=45))
+        if new:
+            api.send(PODS, "ADDED", new)
         async with asyncio.timeout(5):
-            while (await cluster.observe()).pods:
+            while [known.uid for known in (await cluster.observe()).pods.values()] != (["another"] if new else []):
                 await asyncio.sleep(0.01)
         return answer(201, {"kind": "Status", "status": "Success"})
 
     api.next_answers[EVICTION].extend([DONE, evicted])
     api.next_answers[GET].append(always(200, deleting(version=44)))
     assert (await cluster.move(evict())).kind is OutcomeKind.ACCEPTED
-    assert not (await cluster.observe()).pods
+    assert [(pod.uid, pod.deleting) for pod in (await cluster.observe()).pods.values()] == (
+        [("another", False)] if new else []
+    )
 
 
 @pytest.mark.parametrize(
