@@ -263,7 +263,12 @@ class Node(Object):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
+class TemplateMeta(Wire):
+    labels: dict[str, str] | None = None
+
+
 class PodTemplate(Wire):
+    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 

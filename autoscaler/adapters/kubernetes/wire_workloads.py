@@ -16,7 +16,7 @@ import msgspec
 from autoscaler.adapters.kubernetes import schema
 from autoscaler.adapters.kubernetes.decoded import Decoded, Owned, read
 from autoscaler.adapters.kubernetes.scaled import last_scaled
-from autoscaler.adapters.kubernetes.wire_parts import SHARED, amounts, amounts_among, controller
+from autoscaler.adapters.kubernetes.wire_parts import SHARED, amounts, amounts_among, controller, labels
 from autoscaler.core.model import ResourceList, Resources, Workload, WorkloadRef
 
 STATEFULSET, DEPLOYMENT, REPLICASET, JOB = "StatefulSet", "Deployment", "ReplicaSet", "Job"
@@ -60,18 +60,22 @@ def _replica_set(wire: schema.Workload) -> Controller:
 
 
 def _controller(kind: str, is_rolled_out: Callable[[schema.Workload], bool], wire: schema.Workload) -> Controller:
-    meta, status = wire.metadata, wire.status
+    meta, template, status = wire.metadata, wire.spec.template, wire.status
+    above = controller(meta)
     workload = Workload(
         ref=WorkloadRef(intern(meta.namespace), intern(f"{kind}/{meta.name}")),
         uid=meta.uid,
         resource_version=meta.resource_version,
         replicas=_replicas(wire),
-        template=_template(wire.spec.template.spec),
+        labels=labels(template.metadata.labels),
+        template=_template(template.spec),
         settled=status.observed_generation >= meta.generation and is_rolled_out(wire),
+        # a StatefulSet is its pods' workload, whoever made it
+        owned=kind == REPLICASET and above is not None,
         revision=status.update_revision,
         scaled=last_scaled(meta.managed_fields or ()),
     )
-    return Controller(controller(meta), workload)
+    return Controller(above, workload)
 
 
 def _replicas(wire: schema.Workload) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,46 @@ def owned(name: str, owner: str | None, *, version: int = 1) -> Json:
             "ownerReferences": references,
         }
     }
+
+
+def metadata(name: str, *, namespace: str = "sim", version: int = 1, **more: Any) -> Json:
+    """The metadata of any object, of the first generation; without a namespace it belongs to the cluster."""
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": name, **where, "uid": f"uid-{name}", "resourceVersion": str(version), "generation": 1, **more}
+
+
+def workload(name: str = "bridge", replicas: int = 2, *, version: int = 1, **metadata_: Any) -> Json:
+    """A Deployment, ReplicaSet or StatefulSet of the namespace `sim` whose pods are all there, of its one template."""
+    return {
+        "metadata": metadata(name, version=version, **metadata_),
+        "spec": {
+            "replicas": replicas,
+            "template": {
+                "metadata": {"labels": {"app": "bridge"}},
+                "spec": {"containers": [{"name": "app", "resources": resources()}]},
+            },
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        },
+        "status": {
+            "observedGeneration": 1,
+            "replicas": replicas,
+            "updatedReplicas": replicas,
+            "currentRevision": "bridge-1",
+            "updateRevision": "bridge-1",
+        },
+    }
+
+
+_ODD: tuple[Any, ...] = (None, True, -7, 1.5, 10**30, "", "odd", [], ["odd"], [None], {}, {"odd": None})
+
+
+def broken(value: Any) -> Iterator[Any]:
+    """The object with each of its values in turn replaced by each of some odd ones."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            for odd in (*_ODD, *broken(one)):
+                yield value | {key: odd}
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            for odd in (*_ODD, *broken(one)):
+                yield [*value[:index], odd, *value[index + 1 :]]

@@ -10,8 +10,9 @@ from autoscaler.adapters.kubernetes.wire import decode_node, decode_pod, patch_b
 from autoscaler.adapters.kubernetes.wire_workloads import Controller, decode_job, decode_replica_set
 from autoscaler.core.actions import ContainerResize, Resize
 from autoscaler.core.model import Container, ContainerKind, Node, PodRef, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.scheduling import Taint
 from autoscaler.core.units import Bytes, Millicores
-from tests.adapters.kubernetes.objects import Json, capture, decoded, owned, pod, raw
+from tests.adapters.kubernetes.objects import Json, broken, capture, decoded, node, owned, pod, raw
 
 MIB = 1 << 20
 
@@ -149,10 +150,57 @@ def test_readiness_is_read(status: str | None, ready: bool) -> None:
     assert decoded(item).ready is ready
 
 
-def test_only_annotations_for_this_program_are_kept() -> None:
+def test_only_annotations_for_this_program_or_against_moving_are_kept() -> None:
     item = pod()
-    item["metadata"]["annotations"] = {"bridge-autoscaler.dev/acknowledged": "x", "other.example/large": "y" * 1000}
-    assert decoded(item).annotations == {"bridge-autoscaler.dev/acknowledged": "x"}
+    kept = {
+        "bridge-autoscaler.dev/acknowledged": "x",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+    item["metadata"]["annotations"] = kept | {"other.example/large": "y" * 1000, "karpenter.sh/other": "z"}
+    assert decoded(item).annotations == kept
+
+
+def test_owner_birth_and_address_are_read() -> None:
+    item = pod()
+    assert (decoded(item).owner, decoded(item).created_at, decoded(item).ip) == (None, None, "")
+    item["metadata"] |= {
+        "creationTimestamp": "2026-11-29T10:00:00Z",
+        "ownerReferences": [
+            {"kind": "Group", "name": "other"},
+            {"kind": "ReplicaSet", "name": "bridge-7d", "controller": True},
+        ],
+    }
+    item["status"]["podIP"] = "10.0.0.7"
+    read = decoded(item)
+    assert (read.owner, read.workload, read.ip) == ("ReplicaSet/bridge-7d", "ReplicaSet/bridge-7d", "10.0.0.7")
+    assert read.created_at == datetime(2026, 11, 29, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "disrupted", "unscheduled"),
+    [
+        (None, False, None),
+        ([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}], True, None),
+        ([{"type": "DisruptionTarget", "status": "False"}], False, None),
+        ([{"type": "PodScheduled", "status": "True"}], False, None),
+        ([{"type": "PodScheduled", "status": "Unknown", "message": "?"}], False, None),
+        (
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}],
+            False,
+            "0/3 nodes",
+        ),
+        ([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}], False, "SchedulingGated"),
+        ([{"type": "PodScheduled", "status": "False"}], False, "the scheduler does not say why"),
+    ],
+)
+def test_evictions_and_what_the_scheduler_says_are_read(
+    conditions: list[Json] | None, disrupted: bool, unscheduled: str | None
+) -> None:
+    item = pod()
+    item["status"]["conditions"] = conditions
+    read = decoded(item)
+    assert (read.disrupted, read.unscheduled, read.conditions) == (disrupted, unscheduled, ())
 
 
 def test_deletion_priority_overhead_and_pod_level_resources_are_read() -> None:
@@ -208,6 +256,44 @@ def test_a_node_is_read() -> None:
     assert read.allocatable == amounts(1900, 1203728 << 10)
     assert read.declared_features == frozenset(item["status"].get("declaredFeatures", ()))
     assert decode_node(raw({"metadata": {"name": "bare"}})).value == Node("bare", amounts(), ready=False)
+
+
+def test_what_a_node_offers_and_refuses_is_read() -> None:
+    item = node()
+    item["metadata"]["labels"] |= {"topology.kubernetes.io/zone": "a"}
+    item["spec"] = {
+        "unschedulable": True,
+        "taints": [
+            {"key": "gpu", "value": "yes", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-11-29T10:00:00Z"},
+        ],
+    }
+    item["status"]["allocatable"] |= {"ephemeral-storage": "1Ki", "example.com/gpu": "2", "hugepages-2Mi": "0"}
+    read = decode_node(raw(item)).value
+    assert read is not None
+    assert read.labels == {"kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "a"}
+    assert read.taints == (Taint("gpu", "yes"), Taint("node.kubernetes.io/unschedulable"))
+    assert (read.unschedulable, read.pods) == (True, 110)
+    assert read.extended == {"ephemeral-storage": 1024, "example.com/gpu": 2, "hugepages-2Mi": 0}
+
+
+@pytest.mark.parametrize("name", ["b-deferred-pod", "f-pod"])
+def test_whatever_stands_in_a_pod_is_read_or_a_problem(name: str) -> None:
+    item = capture(name)
+    item["metadata"]["managedFields"] = item["metadata"]["managedFields"][:2]
+    for variant in broken(item):
+        read = decode_pod(raw(variant))
+        assert read.value is not None or read.problem is not None
+
+
+def test_whatever_stands_in_a_node_is_read_or_a_problem() -> None:
+    item = node()
+    item["spec"] = {"unschedulable": False, "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}
+    item["status"]["declaredFeatures"] = ["A"]
+    assert decode_node(raw(item)).problem is None
+    read = [decode_node(raw(variant)) for variant in broken(item)]
+    assert all((one.value is None) == (one.problem is not None) for one in read)
+    assert {one.value is None for one in read} == {True, False}
 
 
 def test_only_the_controlling_owner_counts() -> None:
