@@ -181,7 +181,7 @@ class _Search:
         for name, amount in amounts.items():
             yield _NAMES.get(name, name), amount <= free[name]
         if self._volumes.attached:
-            yield Predicate.VOLUME_LIMIT, self._on.attachable(self._volumes, self._gone)
+            yield Predicate.VOLUME_LIMIT, self._on.attachable(self._volumes)
         if self._competition.rivals:
             for name, amount in amounts.items():
                 yield Predicate.COMPETITION, amount <= free[name] - self._competition.taking(name, self._pod)
@@ -196,7 +196,7 @@ class _Search:
         for _, answer in self._placing(doubt=True):
             may = may & answer
         if self._volumes.attached:
-            may = may & on.attachable(self._volumes, self._gone)
+            may = may & on.attachable(self._volumes)
         may = may & sizes.created.at_most(lambda name: on.free(name, without=self._gone, doubt=True))
         return may & ~self._growing() if may.any() else may
 

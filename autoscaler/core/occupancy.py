@@ -7,8 +7,8 @@ k8s.io/component-helpers/resource, and kubernetes#140047 for servers before 1.37
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import NamedTuple
 
@@ -78,7 +78,7 @@ class Occupancy:
         self._ports: defaultdict[int, list[tuple[str, HostPort]]] = defaultdict(list)
         self._claiming: list[Placed] = []
         self._users: Mapping[tuple[str, str], list[Placed]] | None = None
-        self._attached: Mapping[int, Counter[tuple[str, str]]] | None = None
+        self._attached: Mapping[int, Set[tuple[str, str]]] | None = None
         self.neighbours = Neighbours(self.nodes, self._place(snapshot))
 
     def column(self) -> Column:
@@ -205,19 +205,15 @@ class Occupancy:
                     found[user.at] = kept
         return found
 
-    def attachable(self, needs: VolumeNeeds, gone: Pod | None) -> Mask:
-        """Nodes whose limits of volumes leave room for the pod's. `gone`: a pod that will have left its node."""
-        found, wanted = self.mask(True), set(needs.attached)
-        drivers = {driver for driver, _ in wanted}
+    def attachable(self, needs: VolumeNeeds) -> Mask:
+        """Nodes whose limits of volumes leave room for the pod's; one that is attached already is not a further one."""
+        found = self.mask(True)
         for (name, driver), limit in self._storage.limits.items():
-            if driver not in drivers or (number := self.at.get(name)) is None:
+            wanted = {volume for volume in needs.attached if volume[0] == driver}
+            if not wanted or (number := self.at.get(name)) is None:
                 continue
-            attached = Counter(self._attached_to(number))
-            if gone is not None and gone.node == name:
-                attached.subtract(set(self.volume_needs(gone).attached))
-            there = {volume for volume, users in attached.items() if users > 0 and volume[0] == driver}
-            more = {volume for volume in wanted if volume[0] == driver} - there
-            found[number] &= not more or len(there) + len(more) <= limit
+            there = {volume for volume in self._attached_to(number) if volume[0] == driver}
+            found[number] &= wanted <= there or len(there | wanted) <= limit
         return found
 
     def _place(self, snapshot: ClusterSnapshot) -> list[Placed]:
@@ -249,13 +245,13 @@ class Occupancy:
             self._users = users
         return self._users.get((namespace, claim), [])
 
-    def _attached_to(self, number: int) -> Counter[tuple[str, str]]:
+    def _attached_to(self, number: int) -> Set[tuple[str, str]]:
         if self._attached is None:
-            attached: defaultdict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+            attached: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
             for one in self._claiming:
-                attached[one.at].update(set(self.volume_needs(one.pod).attached))
+                attached[one.at].update(self.volume_needs(one.pod).attached)
             self._attached = attached
-        return self._attached.get(number, Counter())
+        return self._attached.get(number, frozenset())
 
     def _remembered(self, key: object, suits: Callable[[Node], bool]) -> Mask:
         if (known := self._suiting.get(key)) is None:
