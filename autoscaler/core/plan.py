@@ -93,12 +93,14 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What is known of a pod's sessions. `open`: it may go. `measured_at`: API server's time."""
+    """What is known of a pod's sessions. `open`: it may go. `measured_at`: API server's time. Not `known`: it is closed
+    because nobody can tell whether there are any."""
 
     uid: str
     open: bool
     detail: str
     measured_at: datetime
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,192 @@
+"""The users' sessions on pods that are going to be moved: the `Sessions` port.
+
+One task looks every few seconds: at queries, for all pods of a namespace at once, and at the pods themselves. What is
+published is immutable. A gate is open when two looks in a row have found no sessions; everything else keeps it closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from types import MappingProxyType
+
+from autoscaler.adapters.prometheus.ranges import MOST_PODS
+from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.sessions.gates import Reading, of_series
+from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
+from autoscaler.adapters.sessions.notices import Notices
+from autoscaler.adapters.sessions.query import asked, names_namespace
+from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.plan import Drain, Gate
+from autoscaler.core.policy import PodEndpoint
+from autoscaler.ports import Cluster, Unavailable
+
+INTERVAL_S = 5.0
+_LOOKS = 2  # in a row without sessions, before a gate is open: one that flaps is closed
+_QUERIES_AT_ONCE = 4
+_QUERY_TIMEOUT_S = 5.0
+_MOST_WORDS = 300
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A pod that is followed. `empty`: looks in a row that found no sessions; `looked_s`: when the last look began."""
+
+    drain: Drain
+    empty: int = 0
+    looked_s: float = float("-inf")
+    state: str = ""
+    gate: Gate | None = None
+
+
+class PodSessions:
+    """`ports.Sessions` over a Prometheus and the pods themselves.
+
+    `cluster` is asked whether a pod that is to be called off is still there. `now`: the API server's time. `changed`
+    hears of each pod of which something else is known than before; of another number it does not. `warn` hears of what
+    a pod could not be told. All methods belong to one event loop.
+    """
+
+    def __init__(
+        self,
+        prometheus_url: str,
+        cluster: Cluster,
+        *,
+        now: Callable[[], datetime],
+        changed: Callable[[PodRef], None] = lambda pod: None,
+        warn: Callable[[Problem], None] = lambda problem: None,
+        interval_s: float = INTERVAL_S,
+        pod_timeout_s: float = TIMEOUT_S,
+        query_timeout_s: float = _QUERY_TIMEOUT_S,
+    ) -> None:
+        self._api = PrometheusApi(prometheus_url, timeout_s=query_timeout_s)
+        self._http = PodHttp(pod_timeout_s)
+        self._cluster = cluster
+        self._now = now
+        self._changed = changed
+        self._interval_s = interval_s
+        self._notices = Notices(self._http, now, warn)
+        self._telling = False
+        self._followed: dict[PodRef, _Followed] = {}
+        self._latest: Mapping[PodRef, Gate] = MappingProxyType({})
+        self._queries = asyncio.Semaphore(_QUERIES_AT_ONCE)
+        self._fresh = asyncio.Event()
+
+    def follow(self, drains: Mapping[PodRef, Drain], *, telling: bool) -> None:
+        """Look at these pods from now on; what is known of any other is dropped. Returns at once."""
+        before, self._followed = self._followed, {}
+        for ref, drain in drains.items():
+            one = before.get(ref)
+            if one is None or _asked_of(one.drain) != _asked_of(drain):
+                one = _Followed(drain)
+                self._fresh.set()
+            one.drain = drain
+            self._followed[ref] = one
+        self._publish()
+        self._telling = telling
+        if telling:
+            self._notices.follow(drains.values())
+            if self._notices.fresh():
+                self._fresh.set()
+        else:
+            self._notices.forget()
+
+    def latest(self) -> Mapping[PodRef, Gate]:
+        """What is known of the pods that are followed. Never waits."""
+        return self._latest
+
+    async def look_once(self) -> None:
+        """Look at every pod, and tell those that are to be told. Failures are in the gates, never raised."""
+        await self._look(self._followed.values())
+        await self._tell(again=True)
+
+    async def run(self) -> None:
+        """Look for ever: at all pods every interval, and at once at those that are new."""
+        loop = asyncio.get_running_loop()
+        next_s = loop.time()
+        while True:
+            self._fresh.clear()
+            began_s = loop.time()
+            if regular := began_s >= next_s:
+                next_s = began_s + self._interval_s
+            # two looks in a row are to be apart: what was new a moment ago waits for the next one
+            await self._look([f for f in self._followed.values() if f.looked_s <= began_s - self._interval_s / 2])
+            await self._tell(again=regular)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, next_s - loop.time())):
+                    await self._fresh.wait()
+
+    async def close(self) -> None:
+        """Close connections. Nobody is told anything: another replica goes on."""
+        self._api.close()
+        await self._http.close()
+
+    async def _look(self, pods: Iterable[_Followed]) -> None:
+        began_s, now = asyncio.get_running_loop().time(), self._now()
+        by_query: dict[tuple[str, str], list[_Followed]] = defaultdict(list)
+        async with asyncio.TaskGroup() as tasks:
+            for one in pods:
+                one.looked_s = began_s
+                how = one.drain.how
+                if how.query is not None:
+                    by_query[how.query, one.drain.pod.namespace].append(one)
+                elif how.endpoint is not None:
+                    tasks.create_task(self._ask_pod(one, how.endpoint, now))
+            for (query, namespace), group in by_query.items():
+                left = iter(group)
+                while part := list(islice(left, MOST_PODS)):
+                    tasks.create_task(self._ask_prometheus(query, namespace, part, now))
+
+    async def _ask_pod(self, one: _Followed, endpoint: PodEndpoint, now: datetime) -> None:
+        self._learn(one, await self._http.count(one.drain.ip, endpoint), now)
+
+    async def _ask_prometheus(self, query: str, namespace: str, pods: list[_Followed], now: datetime) -> None:
+        names, source = [one.drain.pod.name for one in pods], self._api.address
+        failure, found = None, {}
+        try:
+            async with self._queries:
+                answer = await in_thread(self._api.instant, asked(query, namespace, names))
+        except MetricsError as error:
+            failure = Reading.unknown(error.error_type, f"{source} {error.text}"[:_MOST_WORDS])
+        else:
+            if answer.missing:  # where series are missing the greatest may be, too
+                failure = Reading.unknown("partial", f"{source} left data out: {answer.missing[0]}"[:_MOST_WORDS])
+            found = of_series(answer.result, namespace, names, source, namespaced=names_namespace(query))
+        for one in pods:
+            self._learn(one, failure or found[one.drain.pod], now)
+
+    def _learn(self, one: _Followed, reading: Reading, now: datetime) -> None:
+        ref = one.drain.pod
+        if self._followed.get(ref) is not one:
+            return
+        one.empty = one.empty + 1 if reading.sessions == 0 else 0
+        is_open = one.empty >= _LOOKS
+        again = bool(one.empty) and not is_open
+        before, one.state = one.state, f"{reading.kind}, {is_open}"
+        detail = f"{reading.detail}, if the next look agrees" if again else reading.detail
+        one.gate = Gate(one.drain.uid, is_open, detail, now, known=reading.sessions is not None)
+        self._publish()
+        if one.state != before:
+            self._changed(ref)
+
+    def _publish(self) -> None:
+        self._latest = MappingProxyType({ref: f.gate for ref, f in self._followed.items() if f.gate is not None})
+
+    async def _tell(self, *, again: bool) -> None:
+        there = None
+        if self._notices.orphaned:
+            with suppress(Unavailable):
+                pods = (await self._cluster.observe()).pods
+                there = {(ref, pod.uid, pod.ip) for ref, pod in pods.items() if not pod.deleting}
+        await self._notices.send(there, again=again)
+
+
+def _asked_of(drain: Drain) -> tuple[object, ...]:
+    """What a reading depends on."""
+    return drain.uid, drain.ip, drain.how.query, drain.how.endpoint
