@@ -36,10 +36,16 @@ class Extra(Generic[T]):
         self._timing = timing
         self._max_silence_s = max_silence_s
         self._failure: KubernetesError | None = None
+        self._is_read = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its state is known now."""
+        return self._is_read and self.lack is None
 
     @property
     def lack(self) -> KubernetesError | None:
-        """Why its state is not known now; None if it is."""
+        """What keeps its state from being known now; None if nothing does."""
         silent = self._watch.failure if self._watch.silent_s() > self._max_silence_s else None
         return self._failure or silent
 
@@ -47,7 +53,7 @@ class Extra(Generic[T]):
         """Read everything once. What goes wrong is a lack, never an error."""
         try:
             await self._watch.list_once()
-            self._failure = None
+            self._failure, self._is_read = None, True
         except KubernetesError as error:
             self._fail(error)
 
@@ -68,14 +74,15 @@ class Extra(Generic[T]):
 
     def forget(self) -> None:
         """Know nothing of it any more."""
+        self._is_read = False
         self.cache.replace([])
 
-    def unavailable(self) -> Problem | None:
-        """The problem if it does not answer, though it may be read."""
+    def unavailable(self, meanwhile: str) -> Problem | None:
+        """The problem if it does not answer, though it may be read. `meanwhile`: what that means."""
         error = self.lack
         if error is None or isinstance(error, _LOST):
             return None
-        return Problem(self.resource, "Unavailable", f"what was read last is still used: {error}")
+        return Problem(self.resource, "Unavailable", f"{meanwhile}: {error}")
 
     def _fail(self, error: KubernetesError) -> None:
         self._failure = error

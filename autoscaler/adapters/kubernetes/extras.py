@@ -77,6 +77,7 @@ class Extras:
         self._stored = (self._claims, self._volumes, self._classes, self._csi_nodes)
         self._proving = (self._budgets, *self._stored)
         self._allowed: frozenset[Capability] = frozenset()
+        self._unanswered = 0
         self._storage, self._storage_of = Storage(), 0
         self._watching: list[asyncio.Task[None]] = []
         self._following: list[asyncio.Task[None]] = []  # what an eviction is proved with
@@ -140,14 +141,12 @@ class Extras:
             if isinstance(kind.lack, PermissionMissing):
                 detail = f"{kind.lack}; until then pods are sized as if there were no {kind.resource}"
                 yield Problem(kind.resource, "CapabilityMissing", detail)
-        proving = self._proving if Capability.MIGRATE in self._allowed else ()
-        for one in (*self._autoscalers, *proving):
-            yield from one.cache.problems.values()
-            if (problem := one.unavailable()) is not None:
-                yield problem
+            yield from _troubles(kind, "what was read last is still used")
+        if Capability.MIGRATE in self._allowed:
+            yield from chain.from_iterable(_troubles(one, "nothing is evicted meanwhile") for one in self._proving)
 
     def _may_migrate(self) -> bool:
-        return Capability.MIGRATE in self._allowed and all(one.lack is None for one in self._proving)
+        return Capability.MIGRATE in self._allowed and all(one.is_known for one in self._proving)
 
     def _storage_now(self) -> Storage:
         limits = {
@@ -163,18 +162,18 @@ class Extras:
         )
 
     async def _keep_asking(self) -> None:
-        failures = 0
+        relist_s, backoff = self._timing.relist_s, self._timing.backoff
         while True:
-            relist_s, backoff = self._timing.relist_s, self._timing.backoff
+            failures = self._unanswered
             await asyncio.sleep(min(relist_s, backoff.delay_s(failures)) if failures else relist_s)
-            failures = 0 if await self._ask() else failures + 1
+            await self._ask()
             await self._follow(watch=True)
 
-    async def _ask(self) -> bool:
-        """Ask what is permitted. Whether there were answers; where there is none, the last one counts."""
+    async def _ask(self) -> None:
+        """Ask what is permitted. Where there is no answer, the last one counts."""
         answers = {capability: await self._may(right) for capability, right in _RIGHTS.items()}
         self._allowed = frozenset(one for one, may in answers.items() if may or (may is None and one in self._allowed))
-        return None not in answers.values()
+        self._unanswered = self._unanswered + 1 if None in answers.values() else 0
 
     async def _may(self, right: Mapping[str, str]) -> bool | None:
         body = {
@@ -199,6 +198,12 @@ class Extras:
             for one in self._proving:
                 await one.read()
             self._following = _tasks(self._proving) if watch else []
+
+
+def _troubles(extra: Extra[Any], meanwhile: str) -> Iterator[Problem]:
+    yield from extra.cache.problems.values()
+    if (unavailable := extra.unavailable(meanwhile)) is not None:
+        yield unavailable
 
 
 def _tasks(extras: tuple[Extra[Any], ...]) -> list[asyncio.Task[None]]:

@@ -9,7 +9,7 @@ from autoscaler.adapters.kubernetes.backoff import Backoff
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.errors import Expired, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.watch import Timing, lines
-from autoscaler.core.model import Pod, PodRef
+from autoscaler.core.model import Pod, PodRef, WorkloadRef
 from autoscaler.ports import Unavailable
 from tests.adapters.kubernetes.api_server import (
     DEPLOYMENTS,
@@ -23,7 +23,7 @@ from tests.adapters.kubernetes.api_server import (
     lose,
 )
 from tests.adapters.kubernetes.conftest import QUICK, Build
-from tests.adapters.kubernetes.objects import Json, node, owned, pod
+from tests.adapters.kubernetes.objects import Json, node, owned, pod, workload
 
 REF = PodRef("sim", "bridge-0")
 
@@ -281,6 +281,77 @@ async def test_owners_are_followed_upwards_in_either_order_of_arrival(api: ApiSe
     }
     api.send(REPLICASETS, "ADDED", owned("new", "Deployment/bridge", version=101))
     await until_pod(cluster, lambda found: found.workload == "Deployment/bridge", PodRef("sim", "late"))
+
+
+async def test_what_controls_pods_is_known_and_followed(api: ApiServer, build: Build) -> None:
+    above = [{"kind": "Deployment", "name": "bridge", "controller": True}]
+    api.objects[DEPLOYMENTS] = [workload("bridge")]
+    api.objects[STATEFULSETS] = [workload("sim")]
+    api.objects[REPLICASETS] = [
+        workload("bridge-new", ownerReferences=above),
+        workload("bridge-old", 0, ownerReferences=above),
+    ]
+    api.objects[PODS] = [
+        of_owner(pod(), "ReplicaSet/bridge-new"),
+        of_owner(pod("leaving"), "ReplicaSet/bridge-old"),
+    ]
+    cluster = await build()
+    seen = await cluster.observe()
+    assert set(seen.workloads) == {
+        WorkloadRef("sim", one) for one in ("Deployment/bridge", "StatefulSet/sim", "ReplicaSet/bridge-new")
+    }
+    assert {one.workload for one in seen.pods.values()} == {"Deployment/bridge"}
+    assert seen.pods[REF].owner == "ReplicaSet/bridge-new"
+    api.send(REPLICASETS, "MODIFIED", workload("bridge-new", 0, version=101, ownerReferences=above))
+    api.send(STATEFULSETS, "DELETED", workload("sim", version=101))
+    async with asyncio.timeout(5):
+        while set((await cluster.observe()).workloads) != {WorkloadRef("sim", "Deployment/bridge")}:
+            await asyncio.sleep(0.005)
+    assert set(seen.workloads) > {WorkloadRef("sim", "StatefulSet/sim")}  # a snapshot does not change
+
+
+async def test_a_workload_that_is_scaled_wakes_its_pods(api: ApiServer, build: Build) -> None:
+    above = [{"kind": "Deployment", "name": "bridge", "controller": True}]
+    api.objects[DEPLOYMENTS] = [workload("bridge")]
+    api.objects[REPLICASETS] = [workload("bridge-new", ownerReferences=above)]
+    api.objects[PODS] = [of_owner(pod(), "ReplicaSet/bridge-new"), of_owner(pod("other"), "StatefulSet/sim")]
+    told: list[PodRef] = []
+    cluster = await build(changed=told.append)
+    api.send(DEPLOYMENTS, "MODIFIED", workload("bridge", 3, version=101))
+    await eventually(lambda: told == [REF])
+    entry = {"manager": "bridge-autoscaler-surge@2026-11-29T10:00:00Z", "subresource": "scale", "operation": "Update"}
+    api.send(DEPLOYMENTS, "MODIFIED", workload("bridge", 3, version=102, managedFields=[entry]))
+    await eventually(lambda: told == [REF, REF])
+    api.send(DEPLOYMENTS, "MODIFIED", workload("bridge", 3, version=103, managedFields=[entry], generation=9))
+    api.send(DEPLOYMENTS, "ADDED", workload("new", version=104))
+    async with asyncio.timeout(5):
+        while WorkloadRef("sim", "Deployment/new") not in (await cluster.observe()).workloads:
+            await asyncio.sleep(0.005)
+    assert not (await cluster.observe()).workloads[WorkloadRef("sim", "Deployment/bridge")].settled
+    assert told == [REF, REF]
+
+
+async def test_an_eviction_and_the_schedulers_verdict_are_told_and_its_wording_is_not(
+    api: ApiServer, build: Build
+) -> None:
+    api.objects[PODS] = [pod()]
+    told: list[PodRef] = []
+    cluster = await build(changed=told.append)
+
+    async def send(version: int, **condition: str) -> Pod:
+        item = pod(version=version)
+        item["status"]["conditions"] = [condition] if condition else []
+        api.send(PODS, "MODIFIED", item)
+        return await until_pod(cluster, lambda found: found.resource_version == str(version))
+
+    assert (await send(101, type="PodScheduled", status="False", message="0/3 nodes")).unscheduled == "0/3 nodes"
+    assert told == [REF]
+    assert (await send(102, type="PodScheduled", status="False", message="0/4 nodes")).unscheduled == "0/4 nodes"
+    assert told == [REF]
+    assert (await send(103, type="PodScheduled", status="True")).unscheduled is None
+    assert told == [REF] * 2
+    assert (await send(104, type="DisruptionTarget", status="True")).disrupted
+    assert told == [REF] * 3
 
 
 async def test_an_unreadable_pod_is_a_problem_and_harms_no_other(api: ApiServer, build: Build) -> None:
