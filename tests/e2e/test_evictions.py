@@ -64,14 +64,15 @@ class Bridges:
         )
         return found
 
-    async def deployment(self) -> Workload:
-        """The Deployment, when it is as its controller left it."""
+    async def deployment(self, *, available: int | None = None) -> Workload:
+        """The Deployment, when so many of its pods (all, unless said otherwise) are available, and it says so."""
         ref = WorkloadRef(self.namespace, "Deployment/sim")
         async with asyncio.timeout(20):
             while True:
                 there = json.loads(self.rig.kubectl("get", "deployment", "sim", f"-n{self.namespace}", "-ojson"))
                 known = (await self.cluster.observe()).workloads.get(ref)
-                settled = there["status"].get("availableReplicas") == there["spec"]["replicas"]
+                wanted = there["spec"]["replicas"] if available is None else available
+                settled = there["status"].get("availableReplicas") == wanted
                 if known is not None and settled and known.resource_version == there["metadata"]["resourceVersion"]:
                     return known
                 await asyncio.sleep(0.05)
@@ -289,11 +290,17 @@ async def test_a_surge_moves_a_pod_that_its_budget_would_never_let_go(rig: Rig) 
         assert new.created_at is not None
         assert new.created_at >= known.scaled.at
         assert old.created_at is not None
-        outcome = await made.cluster.move(evict(old))
-        assert outcome.kind is OutcomeKind.ACCEPTED, outcome
-
-        outcome = await made.cluster.move(scale(await made.deployment(), 1, ScaleKind.BACK, old))
-        assert outcome.kind is OutcomeKind.ACCEPTED, outcome
+        # of two ready pods that are about as old as each other a ReplicaSet keeps either, but one that is ready before
+        # one that is not: so the third pod has to wait here
+        rig.kubectl("cordon", NODE)
+        try:
+            outcome = await made.cluster.move(evict(old))
+            assert outcome.kind is OutcomeKind.ACCEPTED, outcome
+            await made.until(lambda pods: len(pods) == 2 and all(pod.uid != old.uid for pod in pods))
+            outcome = await made.cluster.move(scale(await made.deployment(available=1), 1, ScaleKind.BACK, old))
+            assert outcome.kind is OutcomeKind.ACCEPTED, outcome
+        finally:
+            rig.kubectl("uncordon", NODE)
         known = (await made.cluster.observe()).workloads[before.ref]
         assert known.replicas == 1
         assert known.scaled is not None
