@@ -70,6 +70,10 @@ async def bridge() -> AsyncIterator[Bridge]:
             made.over.set()
 
 
+def endpoint_of(url: str, path: str = "/") -> PodEndpoint:
+    return PodEndpoint(urlsplit(url).port or 0, path)
+
+
 def text(body: str, status: int = 200, **more: Any) -> Callable[[], web.StreamResponse]:
     return lambda: web.Response(text=body, status=status, **more)
 
@@ -113,6 +117,7 @@ def drain(
 class Watched:
     """A `PodSessions` whose time is a test's, and what it has called."""
 
+    url: str  # of Prometheus
     sessions: PodSessions
     pods: Pods
     clock: list[datetime]
@@ -142,6 +147,6 @@ async def watched(prometheus_url: str = NOBODY, pods: Iterable[Pod] = (pod(),), 
         prometheus_url, there, now=lambda: clock[0], changed=changed.append, warn=warned.append, **more
     )
     try:
-        yield Watched(sessions, there, clock, changed, warned)
+        yield Watched(prometheus_url, sessions, there, clock, changed, warned)
     finally:
         await sessions.close()

@@ -14,7 +14,7 @@ from aiohttp import web
 from autoscaler.core.model import PodRef
 from autoscaler.core.policy import DrainPolicy, PodEndpoint
 from tests.adapters.prometheus.servers import serve
-from tests.adapters.sessions.bridges import BRIDGE, NOW, bridge, drain, text, watched
+from tests.adapters.sessions.bridges import BRIDGE, NOW, bridge, drain, endpoint_of, text, watched
 
 NONE = (True, "no sessions")
 ONCE = (False, "no sessions, if the next look agrees")
@@ -280,7 +280,7 @@ async def test_many_pods_are_asked_at_the_same_time_but_not_all() -> None:
         return web.Response(text="0")
 
     async with serve(slowly) as url, watched() as seen:
-        how = DrainPolicy(endpoint=PodEndpoint(int(url.rpartition(":")[2])))
+        how = DrainPolicy(endpoint=endpoint_of(url))
         seen.follow(*(drain(how, PodRef("sim", f"bridge-{i}")) for i in range(40)))
         await seen.sessions.look_once()
         assert len(seen.sessions.latest()) == 40

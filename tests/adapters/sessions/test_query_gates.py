@@ -1,0 +1,208 @@
+"""Gates that ask Prometheus: a small one that answers as a test wants, and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from autoscaler.core.model import PodRef
+from autoscaler.core.policy import DrainPolicy
+from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
+from tests.adapters.sessions.bridges import BRIDGE, NOW, Watched, drain, endpoint_of, watched
+from tests.rig.prometheus_server import PrometheusServer
+
+QUERY = 'sum by (namespace, pod) (bridge_sessions{pod=~"$pod"})'
+HOW = DrainPolicy(query=QUERY)
+
+Answer = Callable[[str], web.StreamResponse]
+
+
+def vector(*series: tuple[Mapping[str, str], str]) -> web.Response:
+    return result("vector", [{"metric": labels, "value": [NOW.timestamp(), value]} for labels, value in series])
+
+
+def of(*values: str, **labels: str) -> web.Response:
+    return vector(*(({"namespace": "sim", "pod": "bridge-0", **labels}, value) for value in values))
+
+
+@asynccontextmanager
+async def asking(answer: Answer, queries: list[str] | None = None) -> AsyncIterator[Watched]:
+    kept = [] if queries is None else queries
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.StreamResponse:
+        kept.append(form["query"])
+        return answer(form["query"])
+
+    fake = FakePrometheus(NOW.timestamp(), intercept=intercept)
+    async with serve(fake.handle) as url, watched(url) as seen:
+        yield seen
+
+
+async def test_no_sessions_twice_in_a_row_open_a_gate() -> None:
+    async with asking(lambda query: of("0")) as seen:
+        seen.follow(drain(HOW))
+        assert await seen.looks(2) == [(False, "no sessions, if the next look agrees"), (True, "no sessions")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        (of("3"), "3 sessions"),
+        (of("0", "2", "1"), "2 sessions"),
+        (of("0", "NaN"), "not known: {} says nan, which is no number of sessions"),
+        (of("-1"), "not known: {} says -1, which is no number of sessions"),
+        (of("+Inf"), "not known: {} says inf, which is no number of sessions"),
+        (of("0", namespace="staging"), "not known: the query has no series for this pod in {}"),
+        (of("0", pod="bridge-00"), "not known: the query has no series for this pod in {}"),
+        (vector(), "not known: the query has no series for this pod in {}"),
+        (result("scalar", [NOW.timestamp(), "0"]), None),
+        (
+            vector(({"pod": "bridge-0"}, "0")),
+            "not known: the query has no series for this pod in {}; its series have no label namespace: "
+            "write by (namespace, pod)",
+        ),
+        (
+            result(
+                "vector",
+                [{"metric": {"namespace": "sim", "pod": "bridge-0"}, "value": [0, "0"]}],
+                warnings=["store b is unreachable"],
+            ),
+            "not known: {} left data out: store b is unreachable",
+        ),
+        (
+            refusal(400, "bad_data", 'invalid parameter "query": 1:5: parse error'),
+            'not known: {} refused a query (HTTP 400): invalid parameter "query": 1:5: parse error',
+        ),
+        (web.Response(text="<html>login</html>", content_type="text/html"), None),
+        (web.Response(status=302, headers={"Location": "http://127.0.0.1:9/"}), None),
+    ],
+)
+async def test_everything_else_keeps_a_gate_closed(answer: web.Response, detail: str | None) -> None:
+    status, body, headers = answer.status, answer.body, answer.headers
+    assert not isinstance(body, str)
+    async with asking(lambda query: web.Response(status=status, body=body, headers=headers)) as seen:
+        seen.follow(drain(HOW))
+        found = await seen.looks(2)
+        assert [is_open for is_open, _ in found] == [False, False]
+        assert seen.sessions.latest()[BRIDGE].known is (detail is not None and not detail.startswith("not known"))
+        if detail is not None:
+            assert found[0][1] == detail.replace("{}", seen.url)
+        assert len(found[0][1]) <= 320
+
+
+async def test_a_series_without_namespace_counts_where_the_query_names_one() -> None:
+    how = DrainPolicy(query='sum by (pod) (bridge_sessions{namespace=~"$namespace", pod=~"$pod"})')
+    queries: list[str] = []
+    async with asking(lambda query: vector(({"pod": "bridge-0"}, "0")), queries) as seen:
+        seen.follow(drain(how))
+        assert (await seen.looks(2))[1] == (True, "no sessions")
+    assert queries[0] == 'sum by (pod) (bridge_sessions{namespace=~"(?:sim)", pod=~"(?:bridge-0)"})'
+
+
+async def test_pods_are_asked_for_together_by_query_and_namespace() -> None:
+    queries: list[str] = []
+
+    def answer(query: str) -> web.Response:
+        return vector(
+            ({"namespace": "sim", "pod": "a.0"}, "0"),
+            ({"namespace": "sim", "pod": "b"}, "1"),
+            ({"namespace": "staging", "pod": "b"}, "2"),
+        )
+
+    async with asking(answer, queries) as seen:
+        pods = [PodRef("sim", "b"), PodRef("sim", "a.0"), PodRef("staging", "b")]
+        seen.follow(*(drain(HOW, ref) for ref in pods))
+        await seen.sessions.look_once()
+        assert [seen.sessions.latest()[ref].detail for ref in pods] == [
+            "1 session",
+            "no sessions, if the next look agrees",
+            "2 sessions",
+        ]
+    assert sorted(queries) == [QUERY.replace("$pod", "(?:a[.]0|b)"), QUERY.replace("$pod", "(?:b)")]
+
+
+async def test_very_many_pods_are_asked_for_in_parts() -> None:
+    queries: list[str] = []
+    async with asking(lambda query: vector(), queries) as seen:
+        seen.follow(*(drain(HOW, PodRef("sim", f"b-{i}")) for i in range(600)))
+        await seen.sessions.look_once()
+        assert len(seen.sessions.latest()) == 600
+    assert [query.count("|") + 1 for query in sorted(queries, key=len, reverse=True)] == [250, 250, 100]
+
+
+async def test_a_prometheus_that_is_away_closes_what_was_open() -> None:
+    up = True
+    async with asking(lambda query: of("0") if up else refusal(503, "unavailable", "starting")) as seen:
+        seen.follow(drain(HOW))
+        assert (await seen.looks(2))[1][0]
+        up = False
+        ((is_open, detail),) = await seen.looks()
+        assert not is_open
+        assert detail.endswith("starting")
+        assert not seen.sessions.latest()[BRIDGE].known
+        up = True
+        assert [is_open for is_open, _ in await seen.looks(2)] == [False, True]
+
+
+async def test_a_prometheus_that_never_answers_keeps_no_other_gate_from_opening() -> None:
+    over = asyncio.Event()
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        await over.wait()
+        return web.Response()
+
+    async def none(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="0")
+
+    async with (
+        serve(hang) as url,
+        serve(none) as pod_url,
+        watched(url, query_timeout_s=0.6, interval_s=0.2) as seen,
+    ):
+        other = PodRef("sim", "bridge-1")
+        how = DrainPolicy(endpoint=endpoint_of(pod_url))
+        running = asyncio.create_task(seen.sessions.run())
+        seen.follow(drain(HOW), drain(how, other))
+        began = time.monotonic()
+        while other not in seen.sessions.latest():
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - began < 0.4
+        while not seen.sessions.latest()[other].open:
+            await asyncio.sleep(0.01)
+        assert seen.sessions.latest()[BRIDGE].detail == f"not known: {url} did not answer within 0.6 s"
+        over.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_real_prometheus_says_who_has_sessions(prometheus: PrometheusServer) -> None:
+    now = time.time()
+    live = {"drain-idle.0": 0.0, "drain-busy": 2.0, "drain-ended": float("nan")}
+    prometheus.write(
+        ({"__name__": "bridge_sessions", "namespace": "drains", "pod": pod, "protocol": kind}, [(now, value)])
+        for pod, value in live.items()
+        for kind in ("websocket", "grpc")
+    )
+    prometheus.write([({"__name__": "bridge_sessions", "namespace": "elsewhere", "pod": "drain-gone"}, [(now, 0.0)])])
+    refs = [PodRef("drains", name) for name in (*live, "drain-gone", "drain-idle-0")]
+    async with watched(prometheus.url) as seen:
+        seen.follow(*(drain(HOW, ref) for ref in refs))
+        await seen.sessions.look_once()
+        await seen.sessions.look_once()
+        gates = seen.sessions.latest()
+        assert {ref.name: gates[ref].open for ref in refs} == {
+            "drain-idle.0": True,
+            "drain-busy": False,
+            "drain-ended": False,
+            "drain-gone": False,
+            "drain-idle-0": False,
+        }
+        assert gates[refs[1]].detail == "4 sessions"
+        seen.follow(drain(DrainPolicy(query='sum by (bridge_sessions{pod=~"$pod"})'), refs[0]))
+        await seen.sessions.look_once()
+        assert "parse error" in seen.sessions.latest()[refs[0]].detail
