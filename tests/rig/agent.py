@@ -11,6 +11,7 @@ once (12 to 14 s there) and is tried again each second (10 to 15 s there). Pods 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -47,10 +48,14 @@ class _Kubelet:
 
 
 class Agent:
-    """The kubelets. `usage` says what containers consume, by (namespace, name of pod or owner, container)."""
+    """The kubelets. `usage` says what containers consume, by (namespace, name of pod or owner, container).
+
+    `ready_after_s`: how long pods of a namespace take to be Ready from when they are started on; infinity for ever.
+    """
 
     def __init__(self, url: str, certificate: bytes, token: str) -> None:
         self.usage: dict[tuple[str, str, str], Usage] = {}
+        self.ready_after_s: dict[str, float] = {}
         self.failure: str | None = None
         self._kubelets: dict[str, _Kubelet] = {}
         self._records: dict[str, PodRecord] = {}
@@ -72,12 +77,14 @@ class Agent:
         labels: Mapping[str, str] | None = None,
         features: Sequence[str] = FEATURES,
         static_cpu_manager: bool = False,
+        extended: Mapping[str, str] | None = None,
     ) -> None:
-        """Register a Ready node; `cpu` and `memory` are allocatable. Returns when pods can be placed on it."""
+        """Register a Ready node with so much allocatable. Returns when pods can be placed on it."""
         allocatable = ResourceList(parse_cpu(cpu), parse_memory(memory))
         static = frozenset({Resource.CPU}) if static_cpu_manager else frozenset[Resource]()
         node = Node(name, allocatable, declared_features=frozenset(features))
-        self._call(self._register(_Kubelet(node, static), pods, dict(labels or {})))
+        more = {"pods": str(pods)} | dict(extended or {})
+        self._call(self._register(_Kubelet(node, static), more, dict(labels or {})))
 
     def remove_node(self, name: str) -> None:
         """Take a node away with all that runs on it."""
@@ -125,7 +132,7 @@ class Agent:
             self.failure = "".join(traceback.format_exception(error))
             print(f"the node agent failed:\n{self.failure}", file=sys.stderr)
 
-    async def _register(self, kubelet: _Kubelet, pods: int, labels: Json) -> None:
+    async def _register(self, kubelet: _Kubelet, more: Json, labels: Json) -> None:
         node, now = kubelet.node, timestamp(time.time())
         own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": node.name}
         await self._api.call(
@@ -133,7 +140,7 @@ class Agent:
             "/api/v1/nodes",
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "labels": own | labels}},
         )
-        amounts = {str(r): r.quantity(node.allocatable.get(r) or 0) for r in Resource} | {"pods": str(pods)}
+        amounts = {str(r): r.quantity(node.allocatable.get(r) or 0) for r in Resource} | more
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played by the node agent"}
         status = {
             "capacity": amounts,
@@ -175,6 +182,8 @@ class Agent:
                 await self._gone(item["metadata"]["uid"])
             elif kind == "ACTUATE":
                 await self._actuate(item)
+            elif kind == "READY":
+                await self._ready(item)
             else:
                 await self._seen(item)
 
@@ -201,10 +210,14 @@ class Agent:
             return
         record = self._records.get(uid)
         if record is None:
-            number = next(self._addresses)
+            number = next(self._addresses)  # an address of the loopback interface, on which a test may serve
             record = self._records[uid] = PodRecord(
-                raw, f"10.{64 + number // 65536}.{number // 256 % 256}.{number % 256}"
+                raw, f"127.{64 + number // 65536}.{number // 256 % 256}.{number % 256}"
             )
+            if delay_s := self.ready_after_s.get(record.pod.namespace):
+                record.ready_at = None
+                if delay_s != math.inf:
+                    self._loop.call_later(delay_s, self._events.put_nowait, ("READY", uid))
             await self._write(record)
             await self._retry(node)
             return
@@ -214,6 +227,12 @@ class Agent:
             await self._write(record)
             if taken:
                 await self._retry(node)
+
+    async def _ready(self, uid: str) -> None:
+        record = self._records.get(uid)
+        if record is not None:
+            record.ready_at = time.time()
+            await self._write(record)
 
     async def _retry(self, node: str) -> None:
         """Something changed on the node: try its deferred resizes again, until none is accepted any more."""

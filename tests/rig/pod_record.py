@@ -75,6 +75,7 @@ class PodRecord:
         self.raw = raw
         self.pod = _decoded(raw)
         self.started_at = time.time()
+        self.ready_at: float | None = self.started_at  # None: not yet
         self.pending: PendingResize | None = None
         self.progressing: ProgressingResize | None = None
         self.decided_generation = self.pod.generation
@@ -135,7 +136,8 @@ class PodRecord:
 
     def status_patch(self) -> Json:
         """The strategic merge patch for `pods/status`; the uid in it makes sure that it is still this pod."""
-        statuses = [(c.kind, _container_status(c)) for c in self.containers.values()]
+        ready = self.ready_at is not None
+        statuses = [(c.kind, _container_status(c, ready)) for c in self.containers.values()]
         plain = [status for kind, status in statuses if kind is ContainerKind.CONTAINER]
         init = [status for kind, status in statuses if kind is not ContainerKind.CONTAINER]
         status: Json = {
@@ -156,7 +158,12 @@ class PodRecord:
     def _conditions(self) -> list[Json]:
         conditions: list[Json] = [
             _condition(kind, self.decided_generation, self.started_at)
-            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+            for kind in ("PodReadyToStartContainers", "Initialized", "PodScheduled")
+        ]
+        ready = {} if self.ready_at is not None else {"status": "False"}
+        conditions += [
+            _condition(kind, self.decided_generation, self.ready_at or self.started_at) | ready
+            for kind in ("Ready", "ContainersReady")
         ]
         absent = {"$patch": "delete"}
         pending, progressing = self.pending, self.progressing
@@ -192,7 +199,7 @@ def _condition(kind: str, generation: int, since: float, tried_at: float | None 
     }
 
 
-def _container_status(container: Running) -> Json:
+def _container_status(container: Running, ready: bool) -> Json:
     spec = container.spec.get("resources", {})
     running = {"running": {"startedAt": timestamp(container.started_at)}}
     ended = {"terminated": _terminated(container, container.started_at)}
@@ -201,7 +208,7 @@ def _container_status(container: Running) -> Json:
         "image": container.spec["image"],
         "imageID": container.spec["image"],
         "containerID": f"containerd://{container.id}",
-        "ready": True,
+        "ready": ready or container.ended,
         "started": not container.ended,
         "restartCount": container.restarts,
         "state": ended if container.ended else running,

@@ -153,3 +153,17 @@ def test_resize_policy_restarts_the_container_for_memory_and_not_for_cpu(pods: P
     assert pods.get("f")["status"]["containerStatuses"][0]["restartCount"] == 0
     pods.resize("f", "200m", "128Mi")
     pods.becomes("f", "f-pod")
+
+
+def test_a_pod_becomes_ready_when_it_is_said_to(pods: Pods) -> None:
+    pods.rig.agent.ready_after_s[pods.namespace] = 0.5
+    pods.create("slow", "100m", "64Mi")
+
+    def ready() -> bool:
+        status = pods.get("slow")["status"]
+        conditions = {c["type"]: c["status"] for c in status["conditions"]}
+        assert (conditions["Ready"] == "True") is status["containerStatuses"][0]["ready"]
+        return conditions["Ready"] == "True"
+
+    assert not ready()
+    eventually("it is ready", ready)
