@@ -117,13 +117,18 @@ class _Controller:
         return INTERRUPTED if self._signal is signal.SIGINT else 0
 
     async def _once(self) -> int:
-        from autoscaler.core.decide import select
+        from autoscaler.cli.survey import look_at_sessions
+        from autoscaler.core.decide import decide, select
         from autoscaler.core.reasons import Reason
         from autoscaler.ports import Wake, WakeKind
 
         async with self._wiring.open(self._settings, watching=True, acting=True) as parts:
-            parts.metrics.follow(select(await parts.cluster.observe(), parts.config()))
-            await parts.metrics.measure_once(None)
+            config = parts.config()
+            parts.metrics.follow(select(await parts.cluster.observe(), config))
+            measurements = await parts.metrics.measure_once(None)
+            if any(policy.fallback.migration.drain is not None for policy in config.policies):
+                # whose sessions matter is known once it is decided: they are looked at before the turn that counts
+                await look_at_sessions(parts, decide(await parts.cluster.observe(), measurements, config), telling=True)
             loop = self._make_loop(parts, self._registry())
             self._end = loop.stop
             turn = await loop.turn(Wake(WakeKind.TICK))
@@ -151,11 +156,10 @@ class _Controller:
             self._end = end
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    measuring = tasks.create_task(parts.metrics.run())
-                    contending = tasks.create_task(leadership.run())
+                    beside = [tasks.create_task(one.run()) for one in (parts.metrics, parts.sessions, leadership)]
                     await loop.run()
-                    measuring.cancel()
-                    contending.cancel()
+                    for task in beside:
+                        task.cancel()
             except ExceptionGroup as group:
                 # nobody is there to start it again with --debug
                 self._logger.error("crash", exc_info=group)
@@ -203,6 +207,7 @@ class _Controller:
             Journals(*journals),
             lambda: self._reloaded(parts),
             leadership,
+            parts.sessions,
         )
         return self._loop
 

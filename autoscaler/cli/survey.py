@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from autoscaler.adapters.sessions.source import LOOKS
 from autoscaler.cli.document import Document, document
 from autoscaler.core.actions import Outcome
 from autoscaler.core.decide import decide, select
@@ -66,8 +67,20 @@ async def survey(parts: Parts, chosen: Filter, progress: MeasuringProgress, *, a
     # time has passed: ages are told as of now, and where the cluster is watched the state is the newest
     snapshot = await parts.cluster.observe()
     plan = decide(snapshot, measurements, config, scope, tick=time.monotonic)
+    if await look_at_sessions(parts, plan, telling=False):
+        gates, snapshot = parts.sessions.latest(), await parts.cluster.observe()
+        plan = decide(snapshot, measurements, config, scope, tick=time.monotonic, gates=gates)
     answers = await _ask(parts, plan) if ask_server else {}
     return Survey(plan, config, answers)
+
+
+async def look_at_sessions(parts: Parts, plan: Plan, *, telling: bool) -> bool:
+    """Look at the users' sessions on the pods of a plan as often as it takes to know; whether there were any pods."""
+    drains = {decision.pod.ref: decision.drain for decision in plan.decisions if decision.drain is not None}
+    parts.sessions.follow(drains, telling=telling)
+    for _ in range(LOOKS if drains else 0):
+        await parts.sessions.look_once()
+    return bool(drains)
 
 
 def _scope(snapshot: ClusterSnapshot, chosen: Filter, config: Config) -> frozenset[PodRef] | None:

@@ -19,13 +19,14 @@ from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, f
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.core.history import Measurements
 from autoscaler.core.policy import Config
 from autoscaler.loop import Alone
 from autoscaler.plugins import Catalog, discover
 from autoscaler.policystore import PolicyStore
-from autoscaler.ports import Clock, Cluster, Leadership, Metrics, Unavailable
+from autoscaler.ports import Clock, Cluster, Leadership, Metrics, Sessions, Unavailable
 from autoscaler.settings import Settings, load_settings
 from autoscaler.strictyaml import Fault, Refused
 
@@ -49,6 +50,16 @@ class Measuring(Metrics, Protocol):
 
     async def run(self) -> None:
         """Measure for ever."""
+
+
+class Looking(Sessions, Protocol):
+    """Sessions that can be told to look."""
+
+    async def look_once(self) -> None:
+        """Look at every pod that is followed, now."""
+
+    async def run(self) -> None:
+        """Look for ever."""
 
 
 class Stoppable(Clock, Protocol):
@@ -77,6 +88,7 @@ class Parts:
     policies: PolicyStore
     cluster: Cluster
     metrics: Measuring
+    sessions: Looking
     clock: Stoppable
     events: EventJournal | None = None  # only where something may be written
 
@@ -144,13 +156,15 @@ class RealWiring:
                 await cluster.start(watch=watching)
                 url = settings.prometheus_url
                 metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
+                sessions = PodSessions(url, cluster, now=connection.now, changed=clock.changed, warn=_warn)
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
                         events.start()
-                    yield Parts(settings, catalog, policies, cluster, metrics, clock, events)
+                    yield Parts(settings, catalog, policies, cluster, metrics, sessions, clock, events)
                 finally:
                     metrics.close()
+                    await sessions.close()
                     if events is not None:
                         await events.close()
             finally:
@@ -196,12 +210,14 @@ def _credentials(settings: Settings) -> Credentials:
 def _events_of(connection: Connection) -> EventJournal:
     # imported here: a plan writes none, and should not wait for what they need
     from autoscaler.adapters.kubernetes.events import EventJournal
+
+    return EventJournal(connection, _warn)
+
+
+def _warn(problem: Problem) -> None:
     from autoscaler.adapters.telemetry.logs import logger
 
-    def tell(problem: Problem) -> None:
-        logger().warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
-
-    return EventJournal(connection, tell)
+    logger().warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.cli.wiring import Parts
-from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
+from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
-from autoscaler.core.model import Capability, ClusterSnapshot, Node, Pod, Problem, Workload
+from autoscaler.core.model import Capability, ClusterSnapshot, Node, Pod, PodRef, Problem, Workload
+from autoscaler.core.plan import Drain, Gate
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples
@@ -55,6 +56,8 @@ class FakeCluster:
 
     async def move(self, move: Move) -> Outcome:
         self.moved.append(move)
+        if isinstance(move, Evict) and self.outcome.kind is OutcomeKind.ACCEPTED:
+            self.pods = tuple(pod for pod in self.pods if pod.ref != move.pod)
         return self.outcome
 
     async def perform(self, action: Resize) -> Outcome:
@@ -108,6 +111,30 @@ class FakeMetrics:
         return history
 
 
+@dataclass
+class FakeSessions:
+    """Finds out what it is told to, two looks after a pod is followed."""
+
+    open: bool = True
+    followed: list[tuple[dict[PodRef, Drain], bool]] = field(default_factory=list)
+    looks: int = 0
+    running: bool = False
+
+    def follow(self, drains: Mapping[PodRef, Drain], *, telling: bool) -> None:
+        self.followed.append((dict(drains), telling))
+
+    def latest(self) -> Mapping[PodRef, Gate]:
+        drains = self.followed[-1][0] if self.followed and self.looks >= 2 else {}
+        return {ref: Gate(drain.uid, self.open, "no sessions", TAKEN_AT) for ref, drain in drains.items()}
+
+    async def look_once(self) -> None:
+        self.looks += 1
+
+    async def run(self) -> None:
+        self.running = True
+        await asyncio.Event().wait()
+
+
 class FakeClock:
     """Ticks without waiting, until it is stopped or has ticked often enough."""
 
@@ -157,6 +184,7 @@ class FakeWiring:
 
     cluster: FakeCluster = field(default_factory=FakeCluster)
     metrics: FakeMetrics = field(default_factory=FakeMetrics)
+    sessions: FakeSessions = field(default_factory=FakeSessions)
     clock: FakeClock = field(default_factory=FakeClock)
     leadership: FakeLeadership = field(default_factory=FakeLeadership)
     failure: Exception | None = None
@@ -176,7 +204,7 @@ class FakeWiring:
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
-        yield Parts(settings, catalog, policies, self.cluster, self.metrics, self.clock)
+        yield Parts(settings, catalog, policies, self.cluster, self.metrics, self.sessions, self.clock)
 
     @asynccontextmanager
     async def electing(

@@ -27,8 +27,10 @@ from autoscaler.core.plan import Drain, Gate
 from autoscaler.core.policy import PodEndpoint
 from autoscaler.ports import Cluster, Unavailable
 
-INTERVAL_S = 5.0
-_LOOKS = 2  # in a row without sessions, before a gate is open: one that flaps is closed
+LOOKS = 2
+"""In a row without sessions, before a gate is open: one that flaps stays closed."""
+
+_INTERVAL_S = 5.0
 _QUERIES_AT_ONCE = 4
 _QUERY_TIMEOUT_S = 5.0
 _MOST_WORDS = 300
@@ -61,7 +63,7 @@ class PodSessions:
         now: Callable[[], datetime],
         changed: Callable[[PodRef], None] = lambda pod: None,
         warn: Callable[[Problem], None] = lambda problem: None,
-        interval_s: float = INTERVAL_S,
+        interval_s: float = _INTERVAL_S,
         pod_timeout_s: float = TIMEOUT_S,
         query_timeout_s: float = _QUERY_TIMEOUT_S,
     ) -> None:
@@ -166,7 +168,7 @@ class PodSessions:
         if self._followed.get(ref) is not one:
             return
         one.empty = one.empty + 1 if reading.sessions == 0 else 0
-        is_open = one.empty >= _LOOKS
+        is_open = one.empty >= LOOKS
         again = bool(one.empty) and not is_open
         before, one.state = one.state, f"{reading.kind}, {is_open}"
         detail = f"{reading.detail}, if the next look agrees" if again else reading.detail
