@@ -130,13 +130,14 @@ def old_enough(pods: Iterable[Pod], policy: Policy, now: datetime) -> Check:
 def gate(pod: Pod, how: DrainPolicy, heard: Gate | None, due_at: datetime, now: datetime) -> Check:
     """Whether the pod has no sessions, or was waited for as long as the policy says and may be moved regardless."""
     until = due_at + how.max_wait
-    known = heard is not None and heard.uid == pod.uid and now - heard.measured_at <= GATE_LASTS
-    words = heard.detail if heard is not None and known else "its sessions are not known yet"
-    if known and heard is not None and heard.open:
+    if heard is not None and (heard.uid != pod.uid or now - heard.measured_at > GATE_LASTS):
+        heard = None
+    words = "its sessions are not known yet" if heard is None else heard.detail
+    if heard is not None and heard.open:
         return Check("sessions", Reason.DRAINING, True, words)
     if how.then_force and now >= until:
         return Check("sessions", Reason.DRAINING, True, f"{words}; maxWait is over, and thenForce is set")
-    reason = Reason.DRAINING if known else Reason.GATE_UNKNOWN
+    reason = Reason.DRAINING if heard is not None and heard.known else Reason.GATE_UNKNOWN
     return Check("sessions", reason, False, f"{words}; waited for until {until.isoformat(timespec='seconds')}", until)
 
 

@@ -172,6 +172,12 @@ SIDES = {
             DRAINED.but(gates=gate(replace(overdue(), uid="before"), is_open=True)),
             "its sessions are not known yet",
         ),
+        (
+            DRAINED.but(
+                gates={overdue().ref: replace(*gate(overdue(), is_open=False, detail="HTTP 503").values(), known=False)}
+            ),
+            "HTTP 503",
+        ),
     ],
     Reason.DRAINING: [(DRAINED.but(gates=gate(overdue(), is_open=False)), "3 sessions")],
 }
