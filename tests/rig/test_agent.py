@@ -163,7 +163,7 @@ def test_a_pod_becomes_ready_when_it_is_said_to(pods: Pods) -> None:
         status = pods.get("slow")["status"]
         conditions = {c["type"]: c["status"] for c in status["conditions"]}
         assert (conditions["Ready"] == "True") is status["containerStatuses"][0]["ready"]
-        return conditions["Ready"] == "True"
+        return bool(conditions["Ready"] == "True")
 
     assert not ready()
     eventually("it is ready", ready)
