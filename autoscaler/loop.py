@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import UnionType
 
-from autoscaler.core.actions import AskKind, OutcomeKind
+from autoscaler.core.actions import AskKind, Evict, OutcomeKind, Scale
 from autoscaler.core.decide import decide, select
 from autoscaler.core.history import Measurements
-from autoscaler.core.model import ClusterSnapshot, PodRef
+from autoscaler.core.model import ClusterSnapshot, Pod, PodRef
 from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
 from autoscaler.core.plan import Decision, Drain, Gate, Plan
 from autoscaler.core.policy import Config
@@ -262,24 +263,35 @@ class Loop:
     async def _move(self, plan: Plan, config: Config) -> tuple[Done, ...]:
         """Move pods, one after the other, each only if the newest state still says so: what the last move did counts in
         the budgets of the next, and room may have gone since the plan was made."""
-        policies, done = {policy.name: policy for policy in config.policies}, list[Done]()
+        done: list[Done] = []
         for planned in plan.moving:
-            if self._stopping.is_set() or not self._leadership.leading():
-                break
-            started = time.monotonic()
-            try:
-                snapshot = await self._cluster.observe()
-            except Unavailable:
-                break
-            fresh = await self._decide(snapshot, config, frozenset({planned.pod.ref}))
-            decision = next((one for one in fresh.moving if one.pod.uid == planned.pod.uid), None)
-            if decision is None or decision.move is None:
+            if (moved := await self._move_one(planned.pod, config, Evict | Scale)) is None:
                 continue
-            outcome = await self._cluster.move(decision.move)
-            self.busy_since = time.monotonic()
-            self._notes = learn_moves(self._notes, [(decision, outcome)], policies, snapshot.taken_at)
-            done.append(Done(decision, outcome, _since(started), move=True))
+            done.append(moved)
+            if moved.outcome.kind is OutcomeKind.ACCEPTED and isinstance(moved.decision.move, Evict):
+                # what ends a surge follows at once: while the successor starts, it is the one that goes
+                ended = await self._move_one(planned.pod, config, Scale)
+                done += [ended] if ended is not None else []
         return tuple(done)
+
+    async def _move_one(self, pod: Pod, config: Config, kinds: type | UnionType) -> Done | None:
+        """The step of moving a pod that is due by the newest state, if it is of one of these kinds; None if not."""
+        if self._stopping.is_set() or not self._leadership.leading():
+            return None
+        started = time.monotonic()
+        try:
+            snapshot = await self._cluster.observe()
+        except Unavailable:
+            return None
+        plan = await self._decide(snapshot, config, frozenset({pod.ref}))
+        decision = next((one for one in plan.moving if one.pod.uid == pod.uid), None)
+        if decision is None or decision.move is None or not isinstance(decision.move, kinds):
+            return None
+        outcome = await self._cluster.move(decision.move)
+        self.busy_since = time.monotonic()
+        policies = {policy.name: policy for policy in config.policies}
+        self._notes = learn_moves(self._notes, [(decision, outcome)], policies, snapshot.taken_at)
+        return Done(decision, outcome, _since(started), move=True)
 
     def _follow_sessions(self, wake: Wake, plan: Plan) -> None:
         if wake.kind is WakeKind.TICK:

@@ -6,14 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind
+from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind, Scale
 from autoscaler.core.model import ClusterSnapshot, PodRef
 from autoscaler.core.plan import Drain, Gate
+from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Unavailable, Wake, WakeKind
 from tests.build import NOW, config, measurements, node
-from tests.core.migrations import SCENE, Scene, drained, filler, gate, moving, overdue, workload
+from tests.core.migrations import (
+    SCENE,
+    WEB,
+    Scene,
+    drained,
+    filler,
+    gate,
+    moving,
+    newcomer,
+    overdue,
+    surged,
+    surging,
+    web,
+    workload,
+)
 from tests.test_loop import TICK, FakeClock, FakeCluster, FakeJournal, FakeMetrics
 
 
@@ -142,3 +157,23 @@ async def test_sessions_are_followed_until_a_turn_says_otherwise() -> None:
     assert [set(drains) for drains, _ in stage.sessions.followed] == [{overdue().ref}, {overdue().ref}, set()]
     assert all(telling for _, telling in stage.sessions.followed)
     assert stage.cluster.moved == []
+
+
+async def test_the_end_of_a_surge_follows_the_eviction_at_once() -> None:
+    going = WEB.but(
+        pods=(surging(), newcomer(), filler()),
+        workloads=web(2, surged()),
+        policies=(moving(strategy=Strategy.SURGE),),
+    )
+    evicted = going.but(pods=(surging(deleting=True, disrupted=True), newcomer(), filler()))
+    stage = Stage(going, shows=[going.snapshot(), going.snapshot(), evicted.snapshot()])
+    (turn,) = await stage.run()
+    assert [type(move) for move in stage.cluster.moved] == [Evict, Scale]
+    assert [done.decision.reason for done in turn.done] == [Reason.MIGRATE, Reason.SURGE_BACK]
+
+
+async def test_nothing_is_evicted_twice_in_a_turn() -> None:
+    """Even if the cluster does not show what was done."""
+    stage = Stage(SCENE)
+    await stage.run()
+    assert len(stage.cluster.moved) == 1

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from autoscaler.core import decreases, kubelet, quality, surge
-from autoscaler.core.actions import AskKind, Resize
+from autoscaler.core import decreases, kubelet, preconditions, quality
+from autoscaler.core.actions import AskKind, Evict, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.ladder import Rung, climb, deadline, revert, unless_refused
 from autoscaler.core.migration import Course, Migrations
-from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources, Workload
 from autoscaler.core.notes import Notes
 from autoscaler.core.pairing import qos_class
-from autoscaler.core.plan import Decision, Gate, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.plan import Decision, Drain, Gate, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller
 from autoscaler.core.reasons import Reason
@@ -62,6 +62,7 @@ class Decisions:
         self._snapshot = snapshot
         self._config = config
         self._notes = notes
+        self._gates = gates
         self._now = snapshot.taken_at
         self._rooms = Rooms(snapshot)
         siblings = Siblings(snapshot)
@@ -181,21 +182,40 @@ class Decisions:
             mine = [
                 index
                 for index, one in enumerate(made)
-                if (one.pod.namespace, one.pod.workload) == workload.ref and one.policy is not None
+                if (one.pod.namespace, one.pod.workload) == workload.ref and self._may_move(one.pod)
             ]
             if not mine and everything:
-                words = (
-                    f"has one replica more for a move, and no policy for its pods: scale it to {workload.replicas - 1}"
-                )
-                problems.append(Problem(f"{workload.ref.object} in {workload.ref.namespace}", "SurgeLeftBehind", words))
+                words = "has one replica more for a move, and no policy that moves its pods: scale it back to "
+                where = f"{workload.ref.object} in {workload.ref.namespace}"
+                problems.append(Problem(where, "SurgeLeftBehind", f"{words}{workload.replicas - 1}"))
             if mine:
                 index = next((i for i in mine if alive(made[i].pod)), mine[0])
-                move = surge.end(workload, made[index].pod)
-                words = f"{workload.ref.object} from {workload.replicas} to {move.replicas} replicas"
-                made[index] = replace(
-                    made[index], reason=Reason.SURGE_BACK, detail=words, action=None, move=move, due_at=None
-                )
+                made[index] = self._with_end(made[index], workload)
         return made, problems
+
+    def _may_move(self, pod: Pod) -> bool:
+        return [policy.mode for policy in self._config.policies_of(pod)] == [Mode.RESIZE_OR_MIGRATE]
+
+    def _with_end(self, decision: Decision, workload: Workload) -> Decision:
+        (policy,) = self._config.policies_of(decision.pod)
+        move, how = self.surges.end(workload, decision.pod), policy.fallback.migration.drain
+        words = f"{workload.ref.object} needs {workload.replicas - 1} replicas again"
+        ends = replace(decision, action=None, due_at=None, proposals=unchanged(decision.pod))
+        if move is None:
+            words += ": which pod its ReplicaSet would remove is not known while one of the others is not ready"
+            return replace(ends, reason=Reason.SURGING, detail=words)
+        if isinstance(move, Evict):
+            newest = self._snapshot.pods[move.pod]
+            words += f": {newest.name} is evicted, so that its successor can go, and no other pod"
+            began_at = workload.scaled.at if workload.scaled is not None else self._now
+            if how is not None:
+                heard = self._gates.get(newest.ref)
+                sessions = preconditions.gate(newest, how, heard, began_at, self._now)
+                if not sessions.holds:
+                    drain = Drain(newest.ref, newest.uid, newest.ip, how, telling=True, due_at=began_at)
+                    words = f"{words}; {newest.name}: {sessions.detail}"
+                    return replace(ends, reason=sessions.reason, detail=words, drain=drain)
+        return replace(ends, reason=Reason.SURGE_BACK, detail=words, move=move)
 
 
 def _moved(pod: Pod, policy: Policy, course: Course) -> Decision:

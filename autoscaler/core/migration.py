@@ -108,8 +108,9 @@ class Migrations:
         blocked, how = report.blocked, policy.fallback.migration
         if blocked is not None:
             detail = f"{blocked.detail}; {words}" if blocked.detail else words
-            if blocked.reason is Reason.SURGE_FAILED and surging is not None:
-                return Course(report, Reason.SURGE_FAILED, detail, surge.end(surging, pod), drain=drain)
+            failed = blocked.reason is Reason.SURGE_FAILED and policy.mode is Mode.RESIZE_OR_MIGRATE
+            if failed and surging is not None and (end := self._surges.end(surging, pod)) is not None:
+                return Course(report, Reason.SURGE_FAILED, detail, end, drain=drain)
             late = blocked.due_at is not None and self._now >= blocked.due_at
             if blocked.reason in _SESSIONS and late and policy.mode is Mode.RESIZE_OR_MIGRATE:
                 return Course(report, detail=f"called off: {detail}", gives_up=True)
@@ -156,7 +157,7 @@ class Migrations:
             created = {} if owner is None else owner.template
             proof = self._landings.prove(pod, created, target, stays=surges)
             landing = proof.nodes
-            checks.append(_landing(pod, proof, snapshot))
+            checks.append(_landing(pod, proof, snapshot, every=how.landing is Landing.EVERY and not surges))
             checks.append(_size(policy, owner, proof, preconditions.smaller(created, target)))
             if surges:
                 checks.append(surge.possible(pod, topmost, snapshot))
@@ -191,7 +192,10 @@ class Migrations:
         return Drain(pod.ref, pod.uid, pod.ip, how.drain, telling, report.due_at)
 
 
-def _landing(pod: Pod, proof: Proof, snapshot: ClusterSnapshot) -> Check:
+def _landing(pod: Pod, proof: Proof, snapshot: ClusterSnapshot, *, every: bool) -> Check:
+    if proof.nodes and proof.astray and every:  # a surge that goes astray is undone, and nobody was evicted
+        words = f"{_some(proof.nodes)} has room, but the pod may be placed on {_some(proof.astray)} and not start there"
+        return Check("landing", Reason.NO_LANDING_NODE, False, words)
     if proof.nodes:
         return Check("landing", Reason.NO_LANDING_NODE, True, f"{_some(proof.nodes)} has room")
     reason = Reason.NEEDS_NEW_NODE if proof.roomless else Reason.NO_LANDING_NODE

@@ -8,15 +8,15 @@ has set since is theirs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from autoscaler.core.actions import Scale, ScaleKind
+from autoscaler.core.actions import Evict, Move, Scale, ScaleKind
 from autoscaler.core.ladder import deadline
 from autoscaler.core.model import Capability, ClusterSnapshot, Pod, Workload, WorkloadRef
 from autoscaler.core.order import precedence
 from autoscaler.core.plan import Check
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
-from autoscaler.core.preconditions import alive, smaller
+from autoscaler.core.preconditions import alive, smaller, unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
 from autoscaler.core.siblings import Siblings
@@ -67,6 +67,22 @@ class Surges:
         if workload is None or not _since(pod, _began_at(workload)):
             return None
         return self.leaving(workload)
+
+    def end(self, workload: Workload, pod: Pod) -> Move | None:
+        """The next step towards as many replicas as before; None as long as a pod might go that must not.
+
+        A ReplicaSet that has one pod too many removes one that is not ready, whatever else it considers: among ready
+        ones it may choose any, also the pod that was just moved. So where all are ready, the newest is evicted first,
+        and the number goes back while its successor starts (pkg/controller, ActivePodsWithRanks).
+        """
+        pods, new = [one for one in self._siblings.of(workload.ref) if alive(one)], self.newcomers(workload)
+        down = [one for one in pods if unavailable(one)]
+        if len(pods) < workload.replicas or (down and all(one in new for one in down)):
+            return _scale(workload, workload.replicas - 1, ScaleKind.BACK, pod)
+        if down or not new:
+            return None
+        newest = max(new, key=lambda one: (_created(one), one.name))
+        return Evict(newest.ref, newest.uid, newest.resource_version)
 
     def _wants(self, pod: Pod, workload: Workload) -> bool:
         if not alive(pod) or _since(pod, _began_at(workload)):
@@ -138,11 +154,6 @@ def begin(deployment: Workload, pod: Pod) -> Scale:
     return _scale(deployment, deployment.replicas + 1, ScaleKind.SURGE, pod)
 
 
-def end(deployment: Workload, pod: Pod) -> Scale:
-    """As many replicas as before."""
-    return _scale(deployment, deployment.replicas - 1, ScaleKind.BACK, pod)
-
-
 def _scale(deployment: Workload, replicas: int, kind: ScaleKind, pod: Pod) -> Scale:
     return Scale(deployment.ref, deployment.uid, deployment.resource_version, replicas, kind, pod.ref)
 
@@ -154,4 +165,8 @@ def _began_at(workload: Workload) -> datetime | None:
 
 
 def _since(pod: Pod, began_at: datetime | None) -> bool:
-    return began_at is not None and pod.created_at is not None and pod.created_at >= began_at
+    return began_at is not None and _created(pod) >= began_at
+
+
+def _created(pod: Pod) -> datetime:
+    return pod.created_at or datetime.min.replace(tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autoscaler.core.actions import Evict, Scale, ScaleKind
-from autoscaler.core.model import Ask, Autoscaler, Capability, PodRef, QoSClass, WorkloadRef
+from autoscaler.core.model import Ask, Autoscaler, Capability, Pod, PodRef, QoSClass, WorkloadRef
 from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Strategy
 from autoscaler.core.reasons import Reason
@@ -162,10 +162,41 @@ def test_the_replica_goes_as_soon_as_the_old_pod_does() -> None:
         assert not ends[0].pod.deleting
 
 
+def grown(**changes: Any) -> Pod:
+    """The old pod, resized where it is after all."""
+    return surging(conditions=(), containers=(container(WANTED),), **changes)
+
+
 def test_the_replica_goes_when_the_move_is_not_needed_any_more() -> None:
-    grown = surging(conditions=(), containers=(container(WANTED),))
-    (end,) = going(newcomer(), pods=(grown, filler())).plan().moving
+    (end,) = going(newcomer(ready=False), pods=(grown(), filler())).plan().moving
     assert (end.reason, scaled(end)) == (Reason.SURGE_BACK, (1, ScaleKind.BACK))
+
+
+def test_of_ready_pods_none_is_left_to_the_choice_of_the_replica_set() -> None:
+    """It might remove the one that was just moved: the newest is evicted first, and its successor goes."""
+    third = newcomer("web-1-third", created=2)
+    (end,) = going(pods=(newcomer(), third, filler())).plan().moving
+    assert (end.reason, end.move) == (Reason.SURGE_BACK, Evict(third.ref, third.uid, "7"))
+    leaving = replace(third, deleting=True, disrupted=True)
+    (then,) = going(pods=(newcomer(), leaving, filler())).plan().moving
+    assert scaled(then) == (1, ScaleKind.BACK)
+
+
+def test_no_replica_goes_while_another_pod_might() -> None:
+    """An older pod that is not ready would be the first to go."""
+    sick = grown(ready=False)
+    plan = going(newcomer(), pods=(sick, filler())).plan()
+    assert plan.moving == []
+    assert Reason.SURGING in {decision.reason for decision in plan.decisions}
+
+
+def test_the_sessions_of_a_ready_pod_that_is_to_go_are_waited_for() -> None:
+    drains = moving(strategy=Strategy.SURGE, drain=drained())
+    waits = going(newcomer(), pods=(grown(), filler()), policies=(drains,), gates=gate(newcomer(), is_open=False))
+    assert waits.plan().moving == []
+    (drain,) = (decision.drain for decision in waits.plan().decisions if decision.drain is not None)
+    assert (drain.pod, drain.telling) == (newcomer().ref, True)
+    assert len(waits.but(gates=gate(newcomer(), is_open=True)).plan().moving) == 1
 
 
 def test_a_new_pod_that_is_never_ready_ends_the_surge_and_the_next_one_waits() -> None:
@@ -198,7 +229,7 @@ def test_of_two_that_are_overdue_one_is_moved() -> None:
 def test_a_surge_without_a_policy_for_its_pods_is_a_problem() -> None:
     nobody = replace(moving(), selector=replace(moving().selector, namespaces=frozenset({"elsewhere"})))
     problems = going(newcomer(), policies=(nobody,)).plan().problems
-    assert ("SurgeLeftBehind", True) in {(p.reason, "scale it to 1" in p.detail) for p in problems}
+    assert ("SurgeLeftBehind", True) in {(p.reason, "scale it back to 1" in p.detail) for p in problems}
 
 
 def test_a_surge_counts_in_the_budgets_of_others() -> None:
