@@ -27,6 +27,7 @@ MEASURED_AHEAD = timedelta(minutes=1)
 """How long before its deadline a pod's sessions begin to be asked for, so that they are known when it comes."""
 
 _NAMED = 3  # nodes in one detail
+_LOOKS_AGAIN = timedelta(seconds=5)
 _SESSIONS = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
 
 
@@ -108,9 +109,8 @@ class Migrations:
         blocked, how = report.blocked, policy.fallback.migration
         if blocked is not None:
             detail = f"{blocked.detail}; {words}" if blocked.detail else words
-            failed = blocked.reason is Reason.SURGE_FAILED and policy.mode is Mode.RESIZE_OR_MIGRATE
-            if failed and surging is not None and (end := self._surges.end(surging, pod)) is not None:
-                return Course(report, Reason.SURGE_FAILED, detail, end, drain=drain)
+            if surging is not None and policy.mode is Mode.RESIZE_OR_MIGRATE and blocked.reason not in _SESSIONS:
+                return self._surging(pod, report, blocked, surging, policy, detail)
             late = blocked.due_at is not None and self._now >= blocked.due_at
             if blocked.reason in _SESSIONS and late and policy.mode is Mode.RESIZE_OR_MIGRATE:
                 return Course(report, detail=f"called off: {detail}", gives_up=True)
@@ -126,6 +126,19 @@ class Migrations:
             self._promise(pod)
         self._ledger.disrupt(pod)
         return Course(report, Reason.MIGRATE, f"to {where}; {words}", evict, drain=drain)
+
+    def _surging(
+        self, pod: Pod, report: MigrationReport, blocked: Check, surging: Workload, policy: Policy, detail: str
+    ) -> Course:
+        """A surge that cannot go on yet: waited for, and ended when that takes too long, whatever is in its way."""
+        failed_at = self._surges.began_at(surging) + policy.fallback.migration.ready_within
+        if self._now < failed_at:
+            # readiness wakes nobody by itself: most pods that become ready are nobody's concern
+            soon = min(blocked.due_at or failed_at, failed_at, self._now + _LOOKS_AGAIN)
+            return Course(report, hold=Hold(blocked.reason, detail, soon))
+        if (end := self._surges.end(surging, pod)) is None:
+            return Course(report, hold=Hold(Reason.SURGING, detail))
+        return Course(report, Reason.SURGE_FAILED, detail, end)
 
     def _promise(self, pod: Pod) -> None:
         self._landings.promise(pod, {container.name: container.spec for container in pod.containers})
@@ -146,14 +159,16 @@ class Migrations:
             preconditions.permission(snapshot, how.strategy),
             preconditions.replaceable(pod),
             preconditions.evictable(pod),
-            preconditions.settled(pod, owner, topmost),
         ]
         new: list[Pod] = []
         if surging is not None:
             new = self._surges.newcomers(surging)
+            # before the workload, which is changing until its ReplicaSet has followed
             checks.append(self._surges.ready(pod, surging, how.ready_within))
+            checks.append(preconditions.settled(pod, owner, topmost))
             landing = tuple(one.node for one in new if one.node is not None)
         else:
+            checks.append(preconditions.settled(pod, owner, topmost))
             created = {} if owner is None else owner.template
             proof = self._landings.prove(pod, created, target, stays=surges)
             landing = proof.nodes

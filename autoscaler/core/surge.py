@@ -48,6 +48,10 @@ class Surges:
         """Those whose additional replica nobody needs any more: the pod was evicted, or need not be moved."""
         return (one for one in self._going.values() if self.leaving(one) is None)
 
+    def began_at(self, workload: Workload) -> datetime:
+        """When the surge of one of those that are going on began."""
+        return _began_at(workload) or self._snapshot.taken_at
+
     def leaving(self, workload: Workload) -> Pod | None:
         """The pod that a surge is for; None when it has gone, or need not be moved any more."""
         pods = self._siblings.of(workload.ref)
@@ -108,10 +112,7 @@ class Surges:
                 words += f" is ready, and has not the size yet{f': {short}' if short else ''}"
             else:
                 return Check("new pod", Reason.SURGING, True, f"{words} is ready at its size")
-        due_at = (_began_at(workload) or self._snapshot.taken_at) + within
-        late = self._snapshot.taken_at >= due_at
-        reason = Reason.SURGE_FAILED if late else Reason.SURGING
-        return Check("new pod", reason, False, words, None if late else due_at)
+        return Check("new pod", Reason.SURGING, False, words, self.began_at(workload) + within)
 
 
 def surges(policy: Policy) -> bool:

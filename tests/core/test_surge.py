@@ -14,7 +14,7 @@ from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.scheduling import DisruptionBudget, Scheduling, Storage, VolumeClaim
-from tests.build import container, sizes
+from tests.build import NOW, container, sizes
 from tests.core.migrations import (
     HAS,
     WANTED,
@@ -115,7 +115,20 @@ def test_without_the_right_to_scale_nothing_begins() -> None:
 def test_the_old_pod_waits_for_the_new_one_to_be_ready_at_its_size(more: tuple[Any, ...]) -> None:
     decision = going(*more).decision(OLD)
     assert (decision.reason, decision.move) == (Reason.SURGING, None)
-    assert decision.due_at == ago(20) + timedelta(minutes=5)
+    assert decision.due_at == NOW + timedelta(seconds=5)
+    assert decision.migration is not None
+    assert decision.migration.blocked is not None
+    assert decision.migration.blocked.due_at == ago(20) + timedelta(minutes=5)
+
+
+def test_whatever_is_in_the_way_of_a_surge_ends_it_in_the_end() -> None:
+    must_stay = surging(annotations={"karpenter.sh/do-not-disrupt": "true"})
+    pods = (must_stay, newcomer(ready=False, created=301), filler())
+    assert going(pods=pods).decision(OLD).move is None
+    late = going(pods=pods, scaled=surged(301)).decision(OLD)
+    assert (late.reason, scaled(late)) == (Reason.SURGE_FAILED, (1, ScaleKind.BACK))
+    changing = tuple(replace(one, settled=False) for one in web(2, surged(301)))
+    assert going(newcomer(created=301)).but(workloads=changing).decision(OLD).reason is Reason.SURGE_FAILED
 
 
 def test_the_first_act_of_the_new_pod_is_to_take_the_size_of_the_old_one() -> None:
