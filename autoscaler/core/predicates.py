@@ -180,11 +180,11 @@ def volume_needs(pod: Pod, storage: Storage) -> VolumeNeeds:
         if claim is None:
             unknown = True
             continue
-        if _SINGLE_POD in claim.access_modes:
+        if _SINGLE_POD in claim.access_modes and not claim.of_pod:
             single_pod.append(name)
-        if not claim.access_modes & _SHARED_MODES:
+        if not claim.access_modes & _SHARED_MODES and not claim.of_pod:
             single_node.append(name)
-        if claim.volume is not None:
+        if claim.volume is not None and not claim.of_pod:
             volume = storage.volumes.get(claim.volume)
             unknown = unknown or volume is None
             if volume is not None:

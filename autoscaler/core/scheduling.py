@@ -132,13 +132,15 @@ class DisruptionBudget:
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A PersistentVolumeClaim. `volume`: the PersistentVolume that it is bound to."""
+    """A PersistentVolumeClaim. `volume`: the PersistentVolume that it is bound to. `of_pod`: it was made for its pod (a
+    generic ephemeral volume) and goes with it: the next pod gets another one."""
 
     namespace: str
     name: str
     volume: str | None = None
     storage_class: str = ""
     access_modes: frozenset[str] = frozenset()
+    of_pod: bool = False
 
 
 @dataclass(frozen=True, slots=True)

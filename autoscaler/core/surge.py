@@ -136,7 +136,7 @@ def possible(pod: Pod, deployment: Workload | None, snapshot: ClusterSnapshot) -
             return check(False, f"HorizontalPodAutoscaler {one.name} sets the number of replicas")
     for name in pod.scheduling.claims:
         claim = snapshot.storage.claims.get((pod.namespace, name))
-        if claim is None or claim.access_modes & _ONE_NODE:
+        if claim is None or (claim.access_modes & _ONE_NODE and not claim.of_pod):
             return check(False, f"volume claim {name} can be used on one node at a time")
     return check(True)
 

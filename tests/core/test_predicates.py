@@ -185,6 +185,8 @@ AT_ONCE = StorageClass("at-once", waits=False, provisioner="ebs.csi")
     [
         (None, True),
         (VolumeClaim("bridge", "data", "v1"), False),
+        (VolumeClaim("bridge", "data", "v1", "ebs", of_pod=True), False),
+        (VolumeClaim("bridge", "data", "v1", "at-once", of_pod=True), True),
         (VolumeClaim("bridge", "data", "lost"), True),
         (VolumeClaim("bridge", "data", storage_class="ebs"), False),
         (VolumeClaim("bridge", "data", storage_class="local"), True),
@@ -205,3 +207,13 @@ def test_a_claim_is_bound_or_can_be_provided_or_nothing_is_known(claim: VolumeCl
 def test_claims_of_the_same_name_in_other_namespaces_are_others() -> None:
     storage = Storage({("elsewhere", "data"): VolumeClaim("elsewhere", "data", "v1")}, {"v1": Volume("v1")})
     assert volume_needs(pod(scheduling=Scheduling(claims=("data",))), storage).unknown
+
+
+def test_the_volume_of_a_claim_that_goes_with_its_pod_ties_the_next_pod_to_nothing() -> None:
+    storage = Storage(
+        {("bridge", "data"): VolumeClaim("bridge", "data", "v1", "ebs", frozenset({"ReadWriteOnce"}), of_pod=True)},
+        {"v1": Volume("v1", (NodeTerm((NodeRequirement("zone", "In", ("a",)),)),))},
+        {"ebs": EBS},
+    )
+    needs = volume_needs(pod(scheduling=Scheduling(claims=("data",))), storage)
+    assert (needs.volumes, needs.single_node) == ((), ())

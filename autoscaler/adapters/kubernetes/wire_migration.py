@@ -82,6 +82,7 @@ def _claim(wire: schema_extras.Claim) -> VolumeClaim | None:
         volume=spec.volume_name if spec.volume_name and _BOUND in annotations else None,
         storage_class=intern(annotations.get(_OLD_CLASS) or spec.storage_class_name or ""),
         access_modes=frozenset(map(intern, spec.access_modes or ())),
+        of_pod=any(one.kind == "Pod" for one in meta.owner_references or ()),
     )
 
 

@@ -104,6 +104,14 @@ def test_a_claim_is_read() -> None:
     assert one.value == VolumeClaim("sim", "data-bridge-0", "pv-1", "fast", frozenset({"ReadWriteOnce"}))
 
 
+def test_a_claim_that_goes_with_its_pod_is_told_apart() -> None:
+    item = claim()
+    item["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "bridge-0", "controller": True}]
+    found = decode_claim(raw(item)).value
+    assert found is not None
+    assert found.of_pod
+
+
 def test_a_claim_has_a_volume_only_once_it_is_bound() -> None:
     for item in (claim(bound=False), claim(volume="")):
         found = decode_claim(raw(item)).value
