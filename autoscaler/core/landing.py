@@ -31,13 +31,15 @@ class Proof:
     `nodes`: those that take the pod at its new size, the one with most room first. `cuts`: how many nodes each
     predicate ruled out; a node counts once, for the first that it fails. `too_small`: nodes, the pod's own among them,
     on which the pod may land at the size at which it is created, and that have no room for its new size. `roomless`:
-    nodes that take it but for room.
+    nodes that take it but for room. `astray`: nodes, the pod's own among them, on which it may land and does not start:
+    not Ready, or not the one on which a volume of it is in use.
     """
 
     nodes: tuple[str, ...] = ()
     cuts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     too_small: tuple[str, ...] = ()
     roomless: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
 
 
 class _Sizes(NamedTuple):
@@ -132,6 +134,7 @@ class _Search:
             MappingProxyType(cuts),
             tuple(names[number] for number in np.flatnonzero(self._too_small()).tolist()),
             tuple(names[number] for number in np.flatnonzero(suiting & ~left).tolist()),
+            tuple(names[number] for number in np.flatnonzero(self._astray()).tolist()),
         )
 
     def _fitting(self) -> Iterator[tuple[str, Mask]]:
@@ -189,16 +192,26 @@ class _Search:
 
     def _too_small(self) -> Mask:
         """Nodes on which the pod may land as it is created, and cannot grow."""
-        on, sizes = self._on, self._sizes
-        if not sizes.grows:
-            return on.mask(False)
+        if not self._sizes.grows:
+            return self._on.mask(False)
+        may = self._landing()
+        return may & ~self._growing() if may.any() else may
+
+    def _astray(self) -> Mask:
+        """Nodes on which the pod may land, and does not start."""
+        gone = None if self._gone is None else self._gone.uid
+        idle = ~(self._on.ready() & self._on.unused(self._pod, self._volumes, gone, doubt=False))
+        return idle & self._landing() if idle.any() else idle
+
+    def _landing(self) -> Mask:
+        """Nodes on which the scheduler may place the pod as it is created."""
+        on = self._on
         may = on.mask(True)
         for _, answer in self._placing(doubt=True):
             may = may & answer
         if self._volumes.attached:
             may = may & on.attachable(self._volumes)
-        may = may & sizes.created.at_most(lambda name: on.free(name, without=self._gone, doubt=True))
-        return may & ~self._growing() if may.any() else may
+        return may & self._sizes.created.at_most(lambda name: on.free(name, without=self._gone, doubt=True))
 
     def _growing(self) -> Mask:
         """Nodes on which the pod, once it has landed, comes to its new size."""

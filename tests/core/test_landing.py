@@ -646,6 +646,27 @@ def test_a_pod_that_is_still_going_draws_its_replacement_to_where_it_was() -> No
     assert (found.nodes, found.too_small) == (("node-c",), ("node-a", "node-b"))
 
 
+# Landing where the replacement would not start
+
+
+def test_a_node_that_is_not_ready_may_take_a_pod_that_tolerates_its_taint() -> None:
+    dead: dict[str, Any] = {"ready": False, "taints": (Taint("node.kubernetes.io/not-ready"),)}
+    nodes = [at("node-a", cpu="2", **dead), at("node-b", **dead), at("node-c"), at("node-d", cpu="1m", **dead)]
+    anywhere = moved(tolerations=(Toleration(operator="Exists"),))
+    found = prove(anywhere, nodes=nodes)
+    assert (found.nodes, found.astray) == (("node-c",), ("node-a", "node-b"))
+    assert prove(anywhere, nodes=nodes, created=BIG).astray == ("node-b",)
+    assert prove(moved(), nodes=nodes).astray == ()
+    assert prove(moved(), nodes=[at("node-b", ready=False)]).astray == ("node-b",)  # its taint comes later
+
+
+def test_a_volume_that_one_node_can_use_leads_astray_while_another_pod_uses_it() -> None:
+    storage = stored(VolumeClaim("bridge", "data", "v", access_modes=frozenset({"ReadWriteOnce"})), Volume("v"))
+    user = other("u", "node-b", scheduling=Scheduling(claims=("data",)))
+    found = prove(moved(claims=("data",)), user, nodes=[at("node-b"), at("node-c")], storage=storage)
+    assert (found.nodes, found.astray) == (("node-b",), ("node-c",))
+
+
 # Static managers
 
 

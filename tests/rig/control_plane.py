@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
+import signal
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,16 @@ class ControlPlane:
             path.write_text(yaml.safe_dump(config))
             path.chmod(0o600)
         return path
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Let one of the servers stand still meanwhile, `kube-scheduler` for instance: it sees afterwards what came."""
+        process = next(one for one in self._processes if one.name == name)
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
 
     def audit(self) -> list[dict[str, Any]]:
         """The audit records so far (audit.k8s.io/v1 Event), oldest first."""
