@@ -123,6 +123,10 @@ SIDES = {
     Reason.NO_LANDING_NODE: [
         (SCENE.but(nodes=(node(),)), "there is no other node"),
         (SCENE.but(nodes=(node(), node("node-b", ready=False))), "of 1 other nodes: 1 Ready"),
+        (
+            SCENE.but(nodes=(node(), node("node-b"), node("node-c", ready=False))),
+            "node-b has room, but the pod may be placed on node-c and not start there",
+        ),
     ],
     Reason.NEEDS_NEW_NODE: [
         (SCENE.but(pods=(overdue(), filler(), filler("node-b"))), "of 1 other nodes: 1 Cpu"),
@@ -216,6 +220,8 @@ def test_a_smaller_template_is_enough_where_every_landing_has_room_for_more() ->
 def test_a_policy_may_take_the_chance_that_the_next_pod_lands_on_the_full_node_again() -> None:
     scene = SCENE.but(workloads=(stateful_set(HAS),), policies=(moving(landing=Landing.SOME),))
     assert scene.decision().reason is Reason.MIGRATE
+    dead = (node(), node("node-b"), node("node-c", ready=False))
+    assert scene.but(nodes=dead).decision().reason is Reason.MIGRATE
 
 
 def test_a_pod_under_another_name_is_never_evicted_for_a_smaller_template() -> None:
