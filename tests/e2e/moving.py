@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
-
-import yaml
 
 from tests.e2e.bridges import Bridges
 from tests.e2e.cli import Controller, plan
@@ -20,132 +19,158 @@ from tests.rig.usage import Usage
 Json = dict[str, Any]
 
 AFTER_S = 3
-WRITES = ("create", "update", "patch", "delete", "deletecollection")
+_WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
 class Write(NamedTuple):
-    """What the controller had the API server store: `patch pods/resize`, and where."""
+    """What the controller had the API server store: `patch pods/resize`, of what, under which field manager."""
 
     at: datetime
     what: str
     name: str
     manager: str
-    uri: str
 
 
 class Stage:
-    """Nodes that only this story's pods are on, and everything that is on them."""
+    """Nodes that only this story's pods are on, and everything that is on them. `close` takes all of it away."""
 
     def __init__(self, rig: Rig, folder: Path, story: str) -> None:
         self.rig, self.folder, self.story = rig, folder, story
-        self.namespace = rig.namespace(story)
         self.policies = folder / "policies"
         self.policies.mkdir()
         self.bridges = Bridges()
         self._nodes: list[str] = []
+        self._namespaces: list[str] = []
+        self.namespace = self.new_namespace()
+
+    def close(self) -> None:
+        """Everything goes, pods first: none is to be scheduled anew."""
+        self.bridges.close()
+        self.rig.kubectl("delete", "namespace", *self._namespaces, "--wait=false")
+        for node in self._nodes:
+            self.rig.agent.remove_node(node)
 
     # what there is
 
-    def node(self, name: str, cpu: str = "4", *, labels: Mapping[str, str] | None = None, **more: Any) -> str:
-        """A node for this story's pods; its full name."""
+    def new_namespace(self) -> str:
+        self._namespaces.append(self.rig.namespace(self.story))
+        return self._namespaces[-1]
+
+    def node(
+        self, name: str, cpu: str = "4", *, app: str = "sim", labels: Mapping[str, str] | None = None, **more: Any
+    ) -> str:
+        """A node for the pods of that app; its full name."""
         full = f"{self.story}-{name}"
-        self.rig.agent.add_node(full, cpu=cpu, labels={"only-for": self.story, **(labels or {})}, **more)
+        self.rig.agent.add_node(full, cpu=cpu, labels=self._where(app) | dict(labels or {}), **more)
         self._nodes.append(full)
         return full
 
-    def neighbour(self, node: str, cpu: str) -> None:
+    def _where(self, app: str) -> dict[str, str]:
+        return {"story": self.story, "for": app}
+
+    def made(self, version: str, kind: str, name: str, spec: Json, namespace: str | None = None) -> Json:
+        """A manifest."""
+        meta = {"name": name, "namespace": namespace or self.namespace, "labels": {"app": name}}
+        return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+
+    def neighbour(self, node: str, cpu: str) -> Json:
         """Somebody else's pod that takes so much of a node."""
         container = {"name": "app", "image": "other", "resources": size(cpu, None)}
-        self._apply("v1", "Pod", f"neighbour-on-{node}", {"nodeName": node, "containers": [container]}, "default")
+        made = self.made("v1", "Pod", f"on-{node}", {"nodeName": node, "containers": [container]}, "default")
+        del made["metadata"]["labels"]
+        return made
 
     def workload(
         self,
-        kind: str = "StatefulSet",
         name: str = "sim",
+        kind: str = "StatefulSet",
         cpu: str = "1",
         *,
         namespace: str | None = None,
         replicas: int = 1,
         limit: str | None = "",
-        container: Json | None = None,
+        resources: Json | None = None,
         **pod: Any,
-    ) -> None:
-        """A StatefulSet or Deployment whose pods take `cpu` each. `limit`: of CPU, as the request unless given."""
-        app = {"name": "app", "image": "bridge", "resources": size(cpu, cpu if limit == "" else limit)}
-        spec: Json = {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [app | (container or {})], "nodeSelector": {"only-for": self.story}, **pod},
-            },
+    ) -> Json:
+        """A workload whose pods have `cpu` each. `limit`: of CPU, as the request unless given; None for none."""
+        app = {"name": "app", "image": "bridge", "resources": resources or size(cpu, cpu if limit == "" else limit)}
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [app], "nodeSelector": self._where(name), **pod},
         }
-        if kind == "StatefulSet":
-            spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
-        namespace = namespace or self.namespace
-        self._apply("apps/v1", kind, name, spec, namespace)
-        eventually(f"{name} runs", lambda: len(self.ready(name, namespace)) == replicas, 30)
+        selector = {"matchLabels": {"app": name}}
+        match kind:
+            case "StatefulSet":
+                spec: Json = {"selector": selector, "template": template, "replicas": replicas, "serviceName": name}
+            case "Deployment":
+                spec = {"selector": selector, "template": template, "replicas": replicas}
+            case "DaemonSet":
+                spec = {"selector": selector, "template": template}
+            case "Job":
+                template["spec"]["restartPolicy"] = "Never"
+                spec = {"template": template}
+            case _:
+                spec = template["spec"]
+        version = {"Job": "batch/v1", "Pod": "v1"}.get(kind, "apps/v1")
+        return self.made(version, kind, name, spec, namespace)
 
-    def budget(self, name: str, *, app: str | None = "sim", namespace: str | None = None, **spec: Any) -> None:
-        """A PodDisruptionBudget, of all pods of the namespace if `app` is None; returns once it is counted."""
+    def place(self, *workloads: Json, cpu: str = "2", neighbour: str = "1", **node: Any) -> None:
+        """Each workload on a node of its own that is full then: with so much CPU, beside a neighbour. No pod may be put
+        there any more, so that whoever leaves lands elsewhere."""
+        full = {one["metadata"]["name"]: f"{one['metadata']['name']}-full" for one in workloads}
+        names = [self.node(name, cpu, app=app, **node) for app, name in full.items()]
+        self.apply(*(self.neighbour(name, neighbour) for name in names), *workloads)
+        for one in workloads:
+            meta, replicas = one["metadata"], one["spec"].get("replicas", 1)
+            serving = (meta["name"], meta["namespace"])
+            eventually(f"{meta['name']} serves", lambda s=serving, n=replicas: len(self.ready(*s)) == n, 30)  # type: ignore[misc]
+        self.rig.kubectl("cordon", *names)
+
+    def budget(self, name: str, app: str | None = "sim", *, namespace: str | None = None, **spec: Any) -> Json:
+        """A PodDisruptionBudget, of all pods of the namespace if `app` is None."""
         selector = {} if app is None else {"matchLabels": {"app": app}}
-        namespace = namespace or self.namespace
-        self._apply("policy/v1", "PodDisruptionBudget", name, {"selector": selector, **spec}, namespace)
+        return self.made("policy/v1", "PodDisruptionBudget", name, {"selector": selector, **spec}, namespace)
 
-        def counted() -> bool:
-            found = self.get("poddisruptionbudget", name, namespace)
-            return bool(found.get("status", {}).get("observedGeneration"))
-
-        eventually(f"budget {name} is counted", counted)
+    def apply(self, *manifests: Json) -> None:
+        self.rig.apply("\n---\n".join(json.dumps(one) for one in manifests))
 
     def policy(
         self,
+        name: str = "sim",
         *,
-        name: str = "",
-        namespace: str | None = None,
+        namespaces: Iterable[str] | None = None,
         app: str | None = None,
         cpu: str = "2",
         least: str = "",
-        stability: Json | None = None,
+        mode: str = "ResizeOrMigrate",
         **fallback: Any,
     ) -> None:
         """A policy that wants pods to have `cpu`; with `least` what they use, from there up to `cpu`."""
-        namespace = namespace or self.namespace
-        bounds = {"minAllowed": {"cpu": least or cpu}, "maxAllowed": {"cpu": cpu}}
-        selector: Json = {"namespaces": [namespace]} | ({"matchLabels": {"app": app}} if app else {})
+        selector: Json = {"namespaces": [*(namespaces or [self.namespace])]}
+        selector |= {"matchLabels": {"app": app}} if app else {}
         quick = {"halfLife": "5s"}
-        document = {
-            "apiVersion": "bridge-autoscaler.dev/v1alpha1",
-            "kind": "BridgePolicy",
-            "metadata": {"name": name or namespace},
-            "spec": {
-                "selector": selector,
-                "mode": "ResizeOrMigrate",
-                "recommender": {
-                    "name": "percentile",
-                    "parameters": {"minHistory": "2s", "cpu": quick, "memory": quick},
-                },
-                "containers": [{"name": "*", "controlledResources": ["cpu"], **bounds}],
-                "metrics": {"lookback": "1m", "step": "1s", "rateWindow": "4s"},
-                "stability": {"cooldown": {"increase": "1s", "decrease": "1s"}, **(stability or {})},
-                "fallback": {"after": f"{AFTER_S}s", "fit": False, "minPodAge": "1s", **fallback},
-            },
+        bounds = {"minAllowed": {"cpu": least or cpu}, "maxAllowed": {"cpu": cpu}}
+        spec = {
+            "selector": selector,
+            "mode": mode,
+            "recommender": {"name": "percentile", "parameters": {"minHistory": "2s", "cpu": quick, "memory": quick}},
+            "containers": [{"name": "*", "controlledResources": ["cpu"], **bounds}],
+            "metrics": {"lookback": "1m", "step": "1s", "rateWindow": "4s"},
+            "stability": {"cooldown": {"increase": "1s", "decrease": "1s"}, "maxStep": {"increase": "1000%"}},
+            "fallback": {"after": f"{AFTER_S}s", "fit": False, "minPodAge": "1s", **fallback},
         }
-        (self.policies / f"{name or namespace}.yaml").write_text(json.dumps(document))  # which is YAML, without aliases
+        document = {"apiVersion": "bridge-autoscaler.dev/v1alpha1", "kind": "BridgePolicy"}
+        document |= {"metadata": {"name": name}, "spec": spec}  # type: ignore[dict-item]
+        (self.policies / f"{name}.yaml").write_text(json.dumps(document))  # which is YAML
 
     def controller(self, name: str = "controller", *arguments: str) -> Controller:
         """The process, with a turn each second; alone unless it is told otherwise."""
-        return Controller(
-            self.rig,
-            self.policies,
-            self.folder / f"{name}.log",
-            *("--interval=1s", "--metrics-address=127.0.0.1:0", "--leader-elect=false"),
-            *arguments,
-        )
+        own = ("--interval=1s", "--metrics-address=127.0.0.1:0", "--leader-elect=false")
+        return Controller(self.rig, self.policies, self.folder / f"{name}.log", *own, *arguments)
 
-    def uses(self, name: str, cpu: float, namespace: str | None = None) -> None:
-        """From now on the pod (or every pod of that owner) uses so many cores."""
-        self.rig.agent.usage[namespace or self.namespace, name, "app"] = Usage(cpu=cpu, memory=20 << 20)
+    def uses(self, name: str, cpu: float = 0.1, memory: int = 20 << 20) -> None:
+        """From now on the pod uses so many cores and bytes."""
+        self.rig.agent.usage[self.namespace, name, "app"] = Usage(cpu=cpu, memory=memory)
 
     # what is seen
 
@@ -171,12 +196,10 @@ class Stage:
         (pod,) = self.pods(app, namespace)
         return pod
 
-    def explained(self, pod: str = "sim-0", namespace: str | None = None) -> Json:
-        """What `plan` says about a pod, in another process."""
-        document = plan(self.rig, self.policies, f"--namespace={namespace or self.namespace}")
-        (item,) = (item for item in document["items"] if item["pod"] == pod)
-        found: Json = item
-        return found
+    def planned(self, *arguments: str) -> dict[str, Json]:
+        """What `plan` says, in another process, by the name of each pod."""
+        items: list[Json] = plan(self.rig, self.policies, *arguments)["items"]
+        return {item["pod"]: item for item in items}
 
     def writes(self, namespace: str | None = None) -> list[Write]:
         """What the controller wrote in a namespace, oldest first."""
@@ -186,38 +209,24 @@ class Stage:
         """Pods that were evicted, oldest first."""
         return [one.name for one in self.writes(namespace) if one.what == "create pods/eviction"]
 
-    def moved(self, before: Json, to: str | None = None) -> Callable[[], bool]:
-        """Whether a pod of the same name serves on another node."""
-        meta, node = before["metadata"], before["spec"]["nodeName"]
+    def landed(self, node: str, app: str = "sim", namespace: str | None = None, cpu: str = "2") -> Callable[[], bool]:
+        """Whether the workload's one pod serves on that node and has its size."""
 
         def probe() -> bool:
-            pods = self.pods(None, meta["namespace"])
-            found = next((pod for pod in pods if pod["metadata"]["name"] == meta["name"]), None)
-            if found is None or found["metadata"]["uid"] == meta["uid"] or not is_ready(found):
-                return False
-            where = found["spec"]["nodeName"]
-            return bool(where != node if to is None else where == to)
+            pods = self.pods(app, namespace)
+            return (
+                [p["spec"].get("nodeName") for p in pods] == [node] and is_ready(pods[0]) and in_force(pods[0]) == cpu
+            )
 
         return probe
-
-    def close(self) -> None:
-        """Take everything away that this story has made."""
-        self.bridges.close()
-        for node in self._nodes:
-            self.rig.kubectl("delete", "pod", f"neighbour-on-{node}", "--ignore-not-found", "--wait=false")
-        self.rig.kubectl("delete", "namespace", self.namespace, "--wait=false")
-        for node in self._nodes:
-            self.rig.agent.remove_node(node)
-
-    def _apply(self, version: str, kind: str, name: str, spec: Json, namespace: str) -> None:
-        meta = {"name": name, "namespace": namespace}
-        self.rig.apply(yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}))
 
 
 def size(cpu: str, limit: str | None) -> Json:
     """Resources with so much CPU, and little memory."""
-    requests = {"cpu": cpu, "memory": "32Mi"}
-    return {"requests": requests, "limits": {"memory": "32Mi"} | ({"cpu": limit} if limit else {})}
+    return {
+        "requests": {"cpu": cpu, "memory": "32Mi"},
+        "limits": {"memory": "32Mi"} | ({"cpu": limit} if limit else {}),
+    }
 
 
 def is_ready(pod: Json) -> bool:
@@ -237,17 +246,28 @@ def in_force(pod: Json) -> str:
     return found
 
 
+def uid_of(pod: Json) -> str:
+    found: str = pod["metadata"]["uid"]
+    return found
+
+
+def reasons(controller: Controller) -> Counter[str]:
+    """How many pods the newest full turn held, or acted on, for each reason."""
+    turns = [line for line in controller.lines() if line["event"] == "turn" and line["wake"] == "tick"]
+    return Counter(turns[-1].get("reasons", {}) if turns else {})
+
+
 def written(rig: Rig, where: Callable[[Json], bool]) -> list[Write]:
     """What the API server stored for the controller's service account; what was only tried with dryRun is left out."""
     found: list[Write] = []
     for record in rig.audit():
-        of, uri = record.get("objectRef") or {}, record["requestURI"]
-        if record["user"]["username"] != CONTROLLER or record["verb"] not in WRITES or not where(of):
+        of = record.get("objectRef") or {}
+        if record["user"]["username"] != CONTROLLER or record["verb"] not in _WRITES or not where(of):
             continue
-        query = parse_qs(urlsplit(uri).query)
+        query = parse_qs(urlsplit(record["requestURI"]).query)
         if record["responseStatus"]["code"] not in (200, 201) or "dryRun" in query:
             continue
         what = f"{record['verb']} {'/'.join(filter(None, (of['resource'], of.get('subresource'))))}"
         at = datetime.fromisoformat(record["requestReceivedTimestamp"])
-        found.append(Write(at, what, of.get("name", ""), query.get("fieldManager", [""])[0], uri))
+        found.append(Write(at, what, of.get("name", ""), query.get("fieldManager", [""])[0]))
     return sorted(found)

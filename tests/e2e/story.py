@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.cli import Controller, command, run
-from tests.e2e.moving import Json, Stage, in_force
+from tests.e2e.cli import command, run
+from tests.e2e.moving import Json, Stage, in_force, reasons
 from tests.rig.rig import Rig, eventually
 
 SESSIONS = 3
@@ -43,14 +43,14 @@ class Story:
         stage = self.stage
         self._set()
         with stage.controller() as controller:
-            eventually("it has its size", lambda: "AtTarget" in _reasons(controller), 60)
+            eventually("it has its size", lambda: "AtTarget" in reasons(controller), 60)
             self._note("bridge", f"{SESSIONS} sessions; its usage rises from 0.6 to 6 cores, of which it may have 2")
             stage.uses("sim-0", 6)
             self._note("kubelet", eventually("it is deferred", self._pending, 60))
             eventually("it is fitted", lambda: in_force(stage.pod()) == "1500m", 30)
             self._note("kubelet", "1500m are in force, without a restart")
             self.foreseen = self._explained()
-            eventually("the deadline has passed", lambda: "ReplacementTooSmall" in _reasons(controller), 30)
+            eventually("the deadline has passed", lambda: "ReplacementTooSmall" in reasons(controller), 30)
             self.too_small = self._explained()
             self.before = stage.pod()
             stage.rig.kubectl("cordon", self.full)
@@ -61,10 +61,9 @@ class Story:
             self.evicted_before_the_end = stage.evicted()
             self.sessions = 0
             self._note("bridge", "the last user has gone")
-            eventually("it is moved", stage.moved(self.before, self.other), 60)
-            eventually("it has its size", lambda: in_force(stage.pod()) == "2", 30)
+            eventually("it is moved", stage.landed(self.other), 60)
             self._note("kubelet", "2 CPU are in force in the new sim-0, without a restart")
-            eventually("it rests", lambda: "AtTarget" in _reasons(controller), 30)
+            eventually("it rests", lambda: "AtTarget" in reasons(controller), 30)
             self.after = stage.pod()
         self._tell_of_actions(controller.lines())
         self._tell_of_others()
@@ -72,11 +71,11 @@ class Story:
     def _set(self) -> None:
         stage = self.stage
         self.full, self.other = stage.node("a"), stage.node("b")
-        stage.neighbour(self.full, "2500m")
-        stage.neighbour(self.other, "1")
         stage.rig.kubectl("cordon", self.other)  # for the bridge to begin on the full one
         stage.uses("sim-0", 0.6)
-        stage.workload(limit=None)
+        crowd = stage.neighbour(self.full, "2500m"), stage.neighbour(self.other, "1")
+        stage.apply(*crowd, stage.workload(limit=None))
+        eventually("it serves", lambda: stage.ready("sim"))
         stage.rig.kubectl("uncordon", self.other)
         self.bridge = stage.bridges.serve(stage.pod(), lambda: self.sessions)
         drain = stage.bridges.drain(maxWait="5m")
@@ -106,7 +105,7 @@ class Story:
         done = run(*command(stage.rig, "explain", f"{stage.namespace}/sim-0", f"--policies={stage.policies}"))
         assert done.returncode == 0, done.stderr
         words = " ".join(done.stdout.split())
-        found = re.search(rf"policy {stage.namespace} (.*?) QoS ", words)
+        found = re.search(r"policy sim (.*?) QoS ", words)
         assert found is not None, done.stdout
         self._note("explain", found[1].replace(" Migration ", ". Migration "))
         return words
@@ -146,12 +145,6 @@ def _changes(line: Json) -> str:
         for container, all_of in line["changes"].items()
         for name, amount in all_of.items()
     )
-
-
-def _reasons(controller: Controller) -> list[str]:
-    """Of the newest turn."""
-    turns = [line for line in controller.lines() if line["event"] == "turn"]
-    return list(turns[-1].get("reasons", {})) if turns else []
 
 
 def main() -> None:
