@@ -156,8 +156,8 @@ class SimulatedCluster:
         self._budgets[budget.namespace, budget.name] = budget
 
     def remove_budget(self, namespace: str, name: str) -> None:
-        """Delete a PodDisruptionBudget."""
-        del self._budgets[namespace, name]
+        """Delete a PodDisruptionBudget, if it is there."""
+        self._budgets.pop((namespace, name), None)
 
     def add_workload(self, workload: Workload, template: Pod, demand: Mapping[str, Demand]) -> None:
         """Add a StatefulSet, ReplicaSet or Deployment, or give it another template, of which the containers' `spec`,

@@ -97,15 +97,17 @@ class Controllers:
     def _describe(self, workload: Workload, mould: _Mould) -> None:
         template = {container.name: container.spec for container in mould.template.containers}
         self._moulds[workload.ref] = mould
-        self._set(replace(workload, template=MappingProxyType(template)))
+        self._set(replace(workload, labels=mould.template.labels, template=MappingProxyType(template)))
 
     def _set(self, workload: Workload) -> None:
         """Store a workload, and with a Deployment its ReplicaSet."""
         self._state.put_workload(workload)
         if (owner := _owner(workload.ref)) is not None and owner != workload.ref.object:
             ref = WorkloadRef(workload.ref.namespace, owner)
-            below = self._state.workloads.get(ref) or Workload(ref, f"{workload.uid}-{ref.name}")
-            self._state.put_workload(replace(below, replicas=workload.replicas, template=workload.template))
+            below = self._state.workloads.get(ref) or Workload(ref, f"{workload.uid}-{ref.name}", owned=True)
+            self._state.put_workload(
+                replace(below, replicas=workload.replicas, labels=workload.labels, template=workload.template)
+            )
         self._sync_later(workload.ref)
 
     def _sync_later(self, ref: WorkloadRef) -> None:

@@ -21,7 +21,8 @@ from autoscaler.simulator.cluster import SimulatedCluster
 from autoscaler.simulator.metrics import SimulatedMetrics
 from tests.build import Fixed, policy
 from tests.properties.events import Event, History, Kind
-from tests.properties.storm import POLICY, START, Asked, Run
+from tests.properties.lives import Asked, Run
+from tests.properties.storm import POLICY, START
 from tests.properties.test_histories import Promises
 from tests.simulator import builders
 

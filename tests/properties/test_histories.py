@@ -1,4 +1,4 @@
-"""Whatever happens in 8 minutes to a cluster and to the controller: six promises are kept.
+"""Whatever happens in 8 minutes to a cluster and to the controller: nine promises are kept, of (a) to (i).
 
 A failure prints the seed, and the smallest part of its history that still fails, ready to be added to `FOUND`.
 """
@@ -6,6 +6,7 @@ A failure prints the seed, and the smallest part of its history that still fails
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,17 +15,20 @@ from itertools import zip_longest
 import pytest
 
 from autoscaler.core import kubelet
-from autoscaler.core.actions import OURS, AskKind, Resize
+from autoscaler.core.actions import OURS, AskKind, Move, Outcome, Resize
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Container, Node, Pod, QoSClass, Resource, Resources
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, PredictedOutcome
+from autoscaler.core.policy import Config, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import PENDING, Phase, phase_of
 from autoscaler.core.rooms import Rooms
 from autoscaler.ports import Turn
 from autoscaler.simulator.admission import merged
 from tests.properties.events import Event, History, Kind, history, smallest
-from tests.properties.storm import CONFIG, POLICY, START, TICK, Asked, Run, Storm, Troubles
+from tests.properties.lives import TICK, Asked, Moved, Run, Troubles
+from tests.properties.move_promises import Moves, left_behind
+from tests.properties.storm import CONFIG, POLICY, START, Storm, config_of
 
 HISTORIES = 1000
 PARTS = 20
@@ -40,6 +44,7 @@ _PATIENCE = {Phase.DEFERRED: POLICY.fallback.after, Phase.INFEASIBLE: POLICY.fal
 _ACTS = frozenset({Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE, Reason.FIT, Reason.REVERT})
 _REST: Mapping[Phase, Set[Reason]] = {phase: frozenset() for phase in Phase} | {
     Phase.SETTLED: frozenset(Reason) - _ACTS,
+    Phase.DELETING: frozenset({Reason.REPLACING}),
     Phase.DEFERRED: frozenset(
         {Reason.RESIZE_DEFERRED, Reason.KUBELET_NOT_RETRYING, Reason.EXCEEDS_NODE, Reason.OTHER_WRITER}
     ),
@@ -47,6 +52,16 @@ _REST: Mapping[Phase, Set[Reason]] = {phase: frozenset() for phase in Phase} | {
     Phase.ERROR: frozenset({Reason.RESIZE_ERROR, Reason.OTHER_WRITER}),
 }
 """How a pod may rest: settled, or waiting, with the reason why."""
+
+_STAYS = frozenset(
+    {
+        *(Reason.NO_LANDING_NODE, Reason.NEEDS_NEW_NODE, Reason.REPLACEMENT_TOO_SMALL, Reason.EVICTION_BLOCKED),
+        *(Reason.POD_TOO_YOUNG, Reason.SIBLING_UNAVAILABLE, Reason.DRAINING, Reason.GATE_UNKNOWN, Reason.SURGING),
+        *(Reason.SURGE_REFUSED, Reason.SURGE_FAILED, Reason.DISRUPTION_BUDGET, Reason.EVICTION_REFUSED),
+        *(Reason.SURGE, Reason.SURGE_BACK, Reason.MIGRATE),
+    }
+)
+"""Why a pod may wait past its deadline that is going to be moved."""
 
 Size = tuple[tuple[str, int | None, int | None], ...]
 
@@ -65,10 +80,18 @@ def _size(pod: Pod, action: Resize | None = None) -> Size:
 class Promises:
     """Notes when a promise is broken."""
 
+    config: Config = CONFIG
     broken: list[str] = field(default_factory=list)
     classes: dict[str, QoSClass] = field(default_factory=dict)
     infeasible: dict[tuple[str, str | None, Size], int] = field(default_factory=dict)  # the deaths until then
     repeated: dict[tuple[str, str | None, Size], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.moves = Moves(self.config, self.broken)
+
+    def moved(self, storm: Storm, snapshot: ClusterSnapshot, move: Move, outcome: Outcome) -> None:
+        """(g) and (h), about moves."""
+        self.moves.moved(storm, snapshot, move, outcome)
 
     def state(self, storm: Storm, troubles: Troubles) -> None:
         """(a) the QoS class never changes; (d) what is given up is reverted in time."""
@@ -83,6 +106,8 @@ class Promises:
             if ask.manager not in OURS:
                 patience = max(patience, POLICY.stability.other_writer_hold)
             if ask.manager == AskKind.REVERT:  # reverted already: it waits for room that a refused decrease gave up
+                continue
+            if storm.history.moving:  # it waits to be moved, as (c) and (g) have it
                 continue
             if storm.too_small(pod):  # the server refuses to put back what is in force
                 continue
@@ -121,7 +146,7 @@ class Promises:
         asked = [p for p in snapshot.pods.values() if p.newest_ask is not None]
         ours = [p for p in asked if p.newest_ask is not None and p.newest_ask.manager in OURS - {AskKind.REVERT}]
         down = [p for p in ours if any(map(_restarts, p.containers)) and p not in restarting]
-        if restarting and len(restarting) + len(down) > CONFIG.budgets.max_disruptions_per_namespace:
+        if restarting and len(restarting) + len(down) > self.config.budgets.max_disruptions_per_namespace:
             names = ", ".join(pod.name for pod in (*restarting, *down))
             self.broken.append(f"(b) restarted at the same time: {names}")
 
@@ -131,7 +156,7 @@ class Promises:
         for decision, raises in zip(asking, raised, strict=True):
             if decision.prediction.outcome is PredictedOutcome.DEFERRED:
                 waiting += any(raises.values())
-                if any(raises.values()) and waiting > CONFIG.budgets.max_in_flight_per_node:
+                if any(raises.values()) and waiting > self.config.budgets.max_in_flight_per_node:
                     self.broken.append(f"(b) {decision.pod.name} waits for room as one of {waiting} on {node.name}")
             else:
                 more = {resource: more[resource] + raises[resource] for resource in RESOURCES}
@@ -160,25 +185,30 @@ def _restarts(container: Container) -> bool:
 
 def broken(found: History) -> list[str]:
     """The promises that a history breaks, in words."""
-    promises = Promises()
+    promises = Promises(config_of(found))
     run = asyncio.run(Run(found, True, promises).live())
     # (c) in the end every pod is settled, or held with a reason; or has just been asked
     last = {d.pod.uid: d for turn in run.turns if turn.plan is not None for d in turn.plan.decisions}
     for pod in run.storm.pods():
-        phase, reason = phase_of(pod).phase, last[pod.uid].reason
-        asked_at = pod.newest_ask.at if pod.newest_ask is not None else START
-        if reason not in _REST[phase] and run.storm.now - asked_at > _JUST:
+        phase, decision = phase_of(pod).phase, last.get(pod.uid)
+        asked_at = pod.newest_ask.at if pod.newest_ask is not None else pod.created_at or START
+        if run.storm.now - asked_at <= _JUST:
+            continue
+        reason = None if decision is None else decision.reason
+        stays = found.moving and phase in _PATIENCE and reason in _STAYS
+        if reason not in _REST[phase] and not stays:
             promises.broken.append(f"(c) {pod.name} ends {phase}, {reason}")
+    promises.broken += left_behind(run.storm, promises.config)
     if found.calm:  # (f) with restarts all is as without, where nothing was refused that a restart would ask again
-        without = asyncio.run(Run(found, False, Promises()).live())
-        for one, other in zip_longest(_stored(run), _stored(without)):
+        without = asyncio.run(Run(found, False, Promises(config_of(found))).live())
+        for one, other in zip_longest([*_stored(run), *run.moved], [*_stored(without), *without.moved]):
             if one != other:
                 promises.broken.append(f"(f) with restarts {one}, without {other}")
                 break
     return promises.broken
 
 
-def _stored(run: Run) -> list[Asked]:
+def _stored(run: Run) -> list[Asked | Moved]:
     return sorted(run.asked, key=lambda asked: (asked.at, asked.uid))
 
 
@@ -190,6 +220,21 @@ def test_promises_are_kept_in_random_histories(part: int) -> None:
         assert len(found.events) >= 50
         if words := broken(found):
             pytest.fail(f"seed {seed}: {words[0]}\nsmallest: {smallest(found, lambda part: bool(broken(part)))!r}")
+
+
+@pytest.mark.slow
+def test_pods_do_move_in_random_histories() -> None:
+    """Promises about moves would be kept by moving nothing."""
+    evicted, surged = Counter[Strategy](), 0
+    for seed in [seed for seed in range(60) if history(seed).moving]:
+        found = history(seed)
+        run = asyncio.run(Run(found, True, Promises(config_of(found))).live())
+        strategy = run.config.policies[0].fallback.migration.strategy
+        evicted[strategy] += sum(moved.replicas is None for moved in run.moved)
+        surged += sum(moved.replicas is not None for moved in run.moved)
+    assert evicted[Strategy.EVICT] >= 5
+    assert evicted[Strategy.SURGE] >= 5
+    assert surged >= 10
 
 
 FOUND = [

@@ -41,7 +41,7 @@ def both(cpu: str | None, memory: str | None) -> Resources:
 
 
 def node(name: str = "n1", cpu: str = "4", memory: str = "8Gi") -> Node:
-    return Node(name, amounts(cpu, memory))
+    return Node(name, amounts(cpu, memory), pods=110)
 
 
 def container(
