@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -221,6 +223,10 @@ class Stage:
         return probe
 
 
+Staged = Callable[[str], Stage]
+"""Makes a stage for a story, by its name."""
+
+
 def size(cpu: str, limit: str | None) -> Json:
     """Resources with so much CPU, and little memory."""
     return {
@@ -271,3 +277,64 @@ def written(rig: Rig, where: Callable[[Json], bool]) -> list[Write]:
         at = datetime.fromisoformat(record["requestReceivedTimestamp"])
         found.append(Write(at, what, of.get("name", ""), query.get("fieldManager", [""])[0]))
     return sorted(found)
+
+
+def volume_in(stage: Stage, key: str, zone: str) -> list[Json]:
+    """A volume named as the namespace that is in one zone, by the key of its label, and its claim `data`."""
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [zone]}]}
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    volume = stage.made(
+        "v1",
+        "PersistentVolume",
+        stage.namespace,
+        {
+            **common,
+            "capacity": {"storage": "1Gi"},
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    )
+    del volume["metadata"]["namespace"]
+    wanted = {**common, "volumeName": stage.namespace, "resources": {"requests": {"storage": "1Gi"}}}
+    return [volume, stage.made("v1", "PersistentVolumeClaim", "data", wanted)]
+
+
+@contextmanager
+def serving(stage: Stage) -> Iterator[Callable[[], list[int]]]:
+    """How many of the story's pods have served after each change of one of them, in the order of the API server. What
+    was there at first comes one by one."""
+    watch = ("get", "pods", "--watch", "--output-watch-events", "--output=json", f"--namespace={stage.namespace}")
+    log = stage.folder / "watch.json"
+    with log.open("w") as out:
+        line = [str(stage.rig.kubectl_path), f"--kubeconfig={stage.rig.admin_kubeconfig}", *watch]
+        process = subprocess.Popen(line, stdout=out, stderr=subprocess.DEVNULL, env={"HOME": str(stage.folder)})
+
+    def counts() -> list[int]:
+        now, found = set[str](), list[int]()
+        for event in _events(log.read_text()):
+            pod = event["object"]
+            now.discard(uid_of(pod))
+            if event["type"] != "DELETED" and is_ready(pod):
+                now.add(uid_of(pod))
+            found.append(len(now))
+        return found
+
+    try:
+        eventually("the watch has begun", lambda: log.stat().st_size > 0)
+        yield counts
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _events(text: str) -> Iterator[Json]:
+    """The JSON documents of a stream, the last of which may be incomplete."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        try:
+            event, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            return
+        yield event
+        while at < len(text) and text[at].isspace():
+            at += 1
