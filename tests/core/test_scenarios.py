@@ -1,4 +1,4 @@
-"""Recorded scenarios of the life of a resize, each with a test that shows it."""
+"""Recorded scenarios of the life of a resize and of a migration, each with a test that shows it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ SCENARIOS = {
     "RSZ-08": "core/test_pairing.py::test_rsz_08_an_absent_limit_stays_absent",
     "RSZ-09": "bad_days/test_api_server.py::test_after_two_conflicts_the_third_ask_is_computed_from_the_fresh_pod",
     "RSZ-10": "adapters/telemetry/test_unfinished.py::test_what_is_asked_for_and_what_is_in_force_are_two_series",
+    "MIG-01": "e2e/test_migrations.py::test_pods_that_can_land_nowhere_stay_until_they_can_and_some_are_never_moved",
+    "MIG-02": "e2e/test_migrations.py::"
+    "test_nothing_is_evicted_while_a_budget_forbids_it_and_what_it_forbids_costs_nobody_else_a_move",
+    "MIG-02, back-off": "core/test_migration.py::test_what_a_budget_blocks_is_tried_less_and_less_often",
+    "MIG-02, one clock": "core/test_ladder.py::test_one_clock_runs_on_when_deferred_and_infeasible_alternate",
+    "MIG-03": "e2e/test_migrations.py::"
+    "test_a_controller_killed_right_after_the_eviction_is_followed_by_one_that_resizes_and_evicts_nothing",
+    "MIG-04": "core/test_landing.py::test_room_is_what_the_largest_of_desired_allocated_and_actual_leaves",
+    "MIG-05": "e2e/test_migrations.py::test_fifty_that_are_due_at_once_go_two_at_a_time",
     "ACC-01": "e2e/test_main_job.py::test_usage_rises_and_falls_and_the_pods_follow_in_place",
     "ACC-02": "core/test_ladder.py::test_an_old_episode_shortens_nothing",
     "ACC-03": "core/test_pairing.py::test_acc_03_best_effort_is_given_nothing",
@@ -32,6 +41,6 @@ def test_a_scenario_has_its_test(where: str) -> None:
     assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text()
 
 
-def test_every_scenario_of_a_resize_is_named(shared: Path) -> None:
+def test_every_scenario_of_a_resize_and_of_a_migration_is_named(shared: Path) -> None:
     text = (shared / "cases" / "scenarios.md").read_text()
-    assert set(re.findall(r"^\*\*(RSZ-\d+)", text, re.MULTILINE)) <= SCENARIOS.keys()
+    assert set(re.findall(r"^\*\*((?:RSZ|MIG)-\d+)", text, re.MULTILINE)) <= SCENARIOS.keys()
