@@ -15,7 +15,7 @@ define step
 	if ( $(2) ) >"$$log" 2>&1; then echo "$$SECONDS s"; else echo failed; tail -n 60 "$$log"; exit 1; fi
 endef
 
-.PHONY: help demo test check lint binaries rig bench clean
+.PHONY: help demo test check lint binaries rig proof bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -41,6 +41,9 @@ binaries: $(VENV)/.dev
 
 rig: $(VENV)/.dev binaries ## start a control plane, a Prometheus and sample bridges for trying things by hand (needs Go)
 	@$(BIN)/python -m tests.rig
+
+proof: $(VENV)/.dev binaries ## hold the landing proof against the real scheduler in 500 clusters; takes six minutes (needs Go)
+	@$(BIN)/python -m tests.proof
 
 bench: $(VENV)/.dev binaries ## measure decisions, plans and start-up; prints figures, fails nothing (needs Go)
 	@for file in bench/[a-z]*.py; do $(BIN)/python -m "bench.$$(basename "$$file" .py)"; done

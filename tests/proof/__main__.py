@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         return int(any(case.exception for case in judged))
     tally = Tally(judged)
     print(tally.markdown())
+    for case in judged:
+        if case.wrong_no:
+            print(f"seed {case.seed}: wrong no, {case.kind}", file=sys.stderr)
     for shortcoming in tally.shortcomings():
         print(shortcoming, file=sys.stderr)
     return int(bool(tally.shortcomings()))

@@ -24,10 +24,11 @@ RUNTIME = "heavy"
 
 @dataclass
 class Placed:
-    """A pod other than the subject, of one container.
+    """A pod other than the subject.
 
     `sets_aside`: `status.allocatedResources`, if it is not what the spec requests. `asks`: requests that are asked for
-    through pods/resize afterwards. `infeasible`: the node answers that it never can. `leaving`: it is being deleted.
+    through pods/resize afterwards. `infeasible`: the node answers that it never can. `side_sets_aside`: the allocated
+    requests of its second container, if it has one. `leaving`: it is being deleted.
     `phase`: what the status says of a pod that has a node. `late`: it comes when the subject is about to go.
     """
 
@@ -35,6 +36,7 @@ class Placed:
     sets_aside: ResourceList | None = None
     asks: ResourceList | None = None
     infeasible: bool = False
+    side_sets_aside: ResourceList | None = None
     leaving: bool = False
     phase: str = "Running"
     late: bool = False
@@ -57,7 +59,8 @@ class Placed:
 class Case:
     """A cluster, the subject, the size at which its replacement is created, and the one that it shall have then.
 
-    Sizes by container name. `static`: nodes with a static CPU manager, which no API shows.
+    Sizes by container name. `stays`: the subject is still there when its replacement comes, as in a surge. `static`:
+    nodes with a static CPU manager, which no API shows.
     """
 
     seed: int
@@ -69,20 +72,25 @@ class Case:
     volumes: list[Json] = field(default_factory=list)
     claims: list[Json] = field(default_factory=list)
     pods: list[Placed] = field(default_factory=list)
+    stays: bool = False
     static: dict[str, frozenset[Resource]] = field(default_factory=dict)
 
     @property
     def old_node(self) -> str:
         return str(self.subject["spec"]["nodeName"])
 
+    @property
+    def replacement_name(self) -> str:
+        return f"{self.subject['metadata']['name']}{'-new' if self.stays else ''}"
+
     def replacement(self, size: Mapping[str, Resources]) -> Json:
-        """The pod that the owner puts in the place of the subject."""
+        """The pod that the owner creates in place of the subject, or beside it."""
         spec = {key: value for key, value in self.subject["spec"].items() if key != "nodeName"}
         spec["containers"] = [
             one | {"resources": resized(one.get("resources", {}), size[one["name"]])} if one["name"] in size else one
             for one in spec["containers"]
         ]
-        return self.subject | {"spec": spec}
+        return self.subject | {"metadata": self.subject["metadata"] | {"name": self.replacement_name}, "spec": spec}
 
 
 def size(cpu: int, memory: int) -> ResourceList:

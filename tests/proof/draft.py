@@ -106,8 +106,17 @@ class Draft:
             elif kind < 0.6:  # a raise that waits, or that never comes
                 one.asks = self._more(one, self.random.choice(((200, 0), (0, 200), (400, 300))))
                 one.infeasible = self.chance(0.3)
-            elif kind < 0.7:  # has ended, and takes nothing
+            elif kind < 0.7:  # one container waits to grow, the other one to shrink
+                self._swap(one)
+            elif kind < 0.8:  # has ended, and takes nothing
                 one.phase = self.random.choice(("Succeeded", "Failed"))
+
+    def _swap(self, one: Placed) -> None:
+        of = self.small()
+        side = {"name": "side", "image": "other", "resources": {"requests": quantities(of)}}
+        one.manifest["spec"]["containers"].append(side)
+        one.side_sets_aside = size((of.cpu or 0) + 250, (of.memory or 0) + 200 * MIB)
+        one.asks = self._more(one, self.random.choice(((200, 0), (0, 150), (400, 300))))
 
     def _more(self, one: Placed, by: tuple[int, int]) -> ResourceList:
         now = requested(one)
@@ -120,7 +129,8 @@ class Draft:
             cpu = sum(one.cpu or 0 for one in held) + (spot.room.cpu or 0)
             memory = sum(one.memory or 0 for one in held) + (spot.room.memory or 0)
             for one in spot.pods:  # the API server refuses to store what is beyond the node
-                if one.asks is not None and ((one.asks.cpu or 0) > cpu or (one.asks.memory or 0) > memory):
+                most = one.asks if one.side_sets_aside is None else holds(one)
+                if most is not None and ((most.cpu or 0) > cpu or (most.memory or 0) > memory):
                     one.asks, one.infeasible = None, False
             pods = len(held) + spot.spare_pods
             others = dict(spot.free)
@@ -134,9 +144,9 @@ class Draft:
         return self.case
 
 
-def requested(one: Placed) -> ResourceList:
-    """Requests of a pod's spec as it is created."""
-    texts = one.manifest["spec"]["containers"][0]["resources"]["requests"]
+def requested(one: Placed, container: int = 0) -> ResourceList:
+    """Requests of a container as the pod is created."""
+    texts = one.manifest["spec"]["containers"][container]["resources"]["requests"]
     return size(parse_cpu(texts["cpu"]), parse_memory(texts["memory"]))
 
 
@@ -144,7 +154,13 @@ def holds(one: Placed) -> ResourceList:
     """What the scheduler counts for a pod: the largest of spec, allocated and actual, but no infeasible spec."""
     now = one.sets_aside or requested(one)
     wish = requested(one) if one.asks is None else now if one.infeasible else one.asks
+    if one.side_sets_aside is not None:
+        now, wish = _sum(now, one.side_sets_aside), _sum(wish, requested(one, 1))
     return size(max(now.cpu or 0, wish.cpu or 0), max(now.memory or 0, wish.memory or 0))
+
+
+def _sum(one: ResourceList, other: ResourceList) -> ResourceList:
+    return size((one.cpu or 0) + (other.cpu or 0), (one.memory or 0) + (other.memory or 0))
 
 
 def _node(spot: Spot, amounts: Json, others: Mapping[str, int]) -> Json:

@@ -123,6 +123,7 @@ def _subject(draft: Draft) -> None:
         return needs((*fixed, Container(MAIN, spec=Resources(main))), overhead)
 
     draft.current_need, draft.created_need, draft.need = need(current), need(created), need(target)
+    draft.case.stays = draft.chance(0.15)
     draft.case.created, draft.case.target = {MAIN: _both(created, limits)}, {MAIN: _both(target, limits)}
     draft.main = {"name": MAIN, "image": "bridge"}
     draft.spec["containers"] = [draft.main]

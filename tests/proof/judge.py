@@ -110,16 +110,22 @@ async def judge(stage: Stage, case: Case) -> Judged:
 
 
 def prove(case: Case, snapshot: ClusterSnapshot) -> Proof:
-    """The landing proof of the case's subject, which is evicted."""
+    """The landing proof of the case's subject."""
     subject = snapshot.pods[PodRef(NAMESPACE, case.subject["metadata"]["name"])]
-    return Landings(snapshot, case.static).prove(subject, case.created, case.target, stays=False)
+    return Landings(snapshot, case.static).prove(subject, case.created, case.target, stays=case.stays)
 
 
 def _kind(case: Case, snapshot: ClusterSnapshot, at: str) -> str:
     """But for what the proof would have seen the node on which the scheduler did put it."""
     if at in prove(replace(case, static={}), snapshot).nodes:
         return "static CPU manager"
-    easing = {"namespace selector": _by_name, "infeasible raise of another pod": _given_up, **EASED}
+    easing = {
+        "namespace selector": _by_name,
+        "infeasible raise of another pod": _given_up,
+        "volume that another pod uses": _shared,
+        "competition": _alone,
+        **EASED,
+    }
     return next((name for name, ease in easing.items() if at in prove(case, ease(snapshot, case)).nodes), "several")
 
 
@@ -163,6 +169,12 @@ def _unrepelled(pod: Pod, _is_subject: bool) -> Pod:
 
 def _unclaimed(pod: Pod, is_subject: bool) -> Pod:
     return replace(pod, scheduling=replace(pod.scheduling, claims=())) if is_subject else pod
+
+
+def _shared(snapshot: ClusterSnapshot, _case: Case) -> ClusterSnapshot:
+    modes = frozenset({"ReadWriteMany"})
+    claims = {key: replace(claim, access_modes=modes) for key, claim in snapshot.storage.claims.items()}
+    return replace(snapshot, storage=replace(snapshot.storage, claims=claims))
 
 
 def _roomy(node: Node, amounts: ResourceList) -> Node:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from types import MappingProxyType
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.core.model import ClusterSnapshot, ResourceList, Resources
 from tests.proof.cases import CLASS, NAMESPACE, OTHER, OVERHEAD, RUNTIME, WAITING_CLASS, Case, Json, Placed, quantities
-from tests.rig.api import STRATEGIC_MERGE, Api
+from tests.rig.api import STRATEGIC_MERGE, Api, ApiError
 from tests.rig.control_plane import ControlPlane
 
 _NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -19,6 +20,7 @@ _VOLUMES, _NODES, _CSI = "/api/v1/persistentvolumes", "/api/v1/nodes", "/apis/st
 _CLAIMS = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _LOOKS_AGAIN_S = 0.02
+_AS_ASKED: Mapping[str, ResourceList | None] = MappingProxyType({})
 
 
 class Stage:
@@ -85,7 +87,7 @@ class Stage:
         if pod.node is None:
             await self._api.call("POST", pod.path.rpartition("/")[0], pod.manifest)
             return
-        await self._run(pod.manifest, pod.phase, pod.sets_aside)
+        await self._run(pod.manifest, pod.phase, {"main": pod.sets_aside, "side": pod.side_sets_aside})
         if pod.asks is not None:
             ask = [{"name": "main", "resources": {"requests": quantities(pod.asks)}}]
             await self._patch(f"{pod.path}/resize", {"spec": {"containers": ask}})
@@ -95,7 +97,7 @@ class Stage:
         if pod.leaving:
             await self._api.call("DELETE", pod.path, {})
 
-    async def _run(self, manifest: Json, phase: str, sets_aside: ResourceList | None = None) -> None:
+    async def _run(self, manifest: Json, phase: str, sets_aside: Mapping[str, ResourceList | None] = _AS_ASKED) -> None:
         """Create a pod that has a node, and say of it what its kubelet would."""
         metadata, spec = manifest["metadata"], manifest["spec"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods"
@@ -105,7 +107,7 @@ class Stage:
             "phase": phase,
             "observedGeneration": 1,
             "conditions": [{"type": kind} | ready for kind in ("Initialized", "Ready", "ContainersReady")],
-            "containerStatuses": [_status(one, phase, sets_aside) for one in spec["containers"]],
+            "containerStatuses": [_status(one, phase, sets_aside.get(one["name"])) for one in spec["containers"]],
         }
         if "initContainers" in spec:
             status["initContainerStatuses"] = [
@@ -143,8 +145,12 @@ class Stage:
         return snapshot
 
     async def replace(self, case: Case, size: Mapping[str, Resources]) -> None:
-        """Take the subject, or what has replaced it, away at once, and create it anew."""
-        await self._api.call("DELETE", _path(case), _NOW)
+        """Create the replacement; take the subject away at once before, or what has replaced it already."""
+        try:
+            await self._api.call("DELETE", f"{_PODS}/{case.replacement_name}", _NOW)
+        except ApiError as error:
+            if not case.stays or error.status != 404:
+                raise
         await self._api.call("POST", _PODS, case.replacement(size))
 
     async def placed(self, case: Case, changes_its_mind_s: float = 0) -> str | None:
@@ -154,7 +160,7 @@ class Stage:
         """
 
         async def answer() -> str | None:
-            return _verdict(await self._api.call("GET", _path(case)))
+            return _verdict(await self._api.call("GET", f"{_PODS}/{case.replacement_name}"))
 
         async def answered() -> bool:
             return await answer() is not None
@@ -199,10 +205,6 @@ class Stage:
         async with asyncio.timeout(within_s):
             while not await holds():
                 await asyncio.sleep(_LOOKS_AGAIN_S)
-
-
-def _path(case: Case) -> str:
-    return f"{_PODS}/{case.subject['metadata']['name']}"
 
 
 def _status(container: Json, phase: str, sets_aside: ResourceList | None) -> Json:

@@ -40,17 +40,21 @@ class Tally:
         """The counts as two tables."""
         some, every, no = (self.answers[one] for one in (Answer.SOME, Answer.EVERY, Answer.NO))
         small = [case for case in self.cases if case.answer is Answer.SOME]
-        landed_small = sum(case.placed in case.proof.too_small for case in small)
+        small_or_idle = sum(case.placed in {*case.proof.too_small, *case.proof.astray} for case in small)
+        elsewhere = sum(
+            case.fits is True and case.placed not in {*case.proof.nodes, case.old_node} for case in self.cases
+        )
         own = sum(case.placed == case.old_node for case in self.cases)
         wrong = ", ".join(f"{name} {count}" for name, count in self.wrong.most_common()) or "none"
         rows = [
             ("cases", len(self.cases)),
             ("replacements that the scheduler places, as they are created", self.placed),
             ("of these, on the node that the pod came from", own),
-            ("proof: yes, every node that may take the replacement has room for the target", every),
-            ("proof: yes, but only some of them have (`ReplacementTooSmall` under `landing: Every`)", some),
-            ("of these, placed where the target does not fit", landed_small),
+            ("proof: yes, on every node that may take the replacement", every),
+            ("proof: yes on some node, but the replacement may land on another one and not grow or start there", some),
+            ("of these, placed on such a node", small_or_idle),
             ("proof: no", no),
+            ("placed on a node on which the proof does not count, and the target fits there", elsewhere),
             ("**promises not kept**", len(self.exceptions)),
             (f"wrong no: {wrong}", f"{self.wrong.total()} ({self.wrong_share:.1%})"),
         ]
