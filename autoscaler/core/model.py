@@ -244,10 +244,10 @@ class Workload:
     """A StatefulSet, ReplicaSet or Deployment: how many pods it wants, and what a new one would ask for.
 
     `labels`: of its template. `template`: resources of its containers by name, init containers included. `settled`: no
-    rollout is going on, and the status is of this generation. `owned`: it has a controller itself, as the ReplicaSet
-    of a Deployment has, whose pods these are. `revision`: what the label `controller-revision-hash` of a StatefulSet's
-    next pod will be. `scaled`: who last set the number of replicas through the subresource `scale`, from
-    `managedFields`; None if someone has set it in another way since.
+    rollout is going on, it is not being deleted, and the status is of this generation. `owned`: it has a controller
+    itself, as the ReplicaSet of a Deployment has, whose pods these are. `revision`: what the label
+    `controller-revision-hash` of a StatefulSet's next pod will be. `scaled`: who last set the number of replicas
+    through the subresource `scale`, from `managedFields`; None if someone has set it in another way since.
     """
 
     ref: WorkloadRef

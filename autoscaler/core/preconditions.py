@@ -77,7 +77,9 @@ def settled(pod: Pod, owner: Workload | None, topmost: Workload | None) -> Check
         return check(False, f"{pod.owner if owner is None else pod.workload} is not known")
     for one in (owner, topmost):
         if not one.settled:
-            return check(False, f"{one.ref.object} is being rolled out")
+            return check(False, f"{one.ref.object} is being rolled out or deleted")
+        if not one.replicas:
+            return check(False, f"{one.ref.object} wants no pods")
     if owner.revision and pod.labels.get(_REVISION) != owner.revision:
         return check(False, f"the next pod of {owner.ref.object} will be of revision {owner.revision}")
     return check(True)
@@ -130,7 +132,8 @@ def old_enough(pods: Iterable[Pod], policy: Policy, now: datetime) -> Check:
 def gate(pod: Pod, how: DrainPolicy, heard: Gate | None, due_at: datetime, now: datetime) -> Check:
     """Whether the pod has no sessions, or was waited for as long as the policy says and may be moved regardless."""
     until = due_at + how.max_wait
-    if heard is not None and (heard.uid != pod.uid or now - heard.measured_at > GATE_LASTS):
+    # the API server's clock may have been set back since
+    if heard is not None and (heard.uid != pod.uid or abs(now - heard.measured_at) > GATE_LASTS):
         heard = None
     words = "its sessions are not known yet" if heard is None else heard.detail
     if heard is not None and heard.open:

@@ -69,7 +69,10 @@ def _controller(kind: str, is_rolled_out: Callable[[schema.Workload], bool], wir
         replicas=_replicas(wire),
         labels=labels(template.metadata.labels),
         template=_template(template.spec),
-        settled=status.observed_generation >= meta.generation and is_rolled_out(wire),
+        # one that is being deleted, and kept by a finalizer, makes no pods any more
+        settled=meta.deletion_timestamp is None
+        and status.observed_generation >= meta.generation
+        and is_rolled_out(wire),
         # a StatefulSet is its pods' workload, whoever made it
         owned=kind == REPLICASET and above is not None,
         revision=status.update_revision,

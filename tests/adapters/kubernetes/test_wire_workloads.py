@@ -105,6 +105,13 @@ def test_a_workload_whose_controller_has_not_looked_yet_is_not_settled(kind: str
     assert read(KINDS[kind], with_status(workload(generation=2), observedGeneration=2)).settled
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workload_that_is_being_deleted_is_not_settled_as_it_makes_no_pods(kind: str) -> None:
+    item = workload()
+    item["metadata"]["deletionTimestamp"] = "2026-03-02T08:00:00Z"
+    assert not read(KINDS[kind], item).settled
+
+
 @pytest.mark.parametrize(
     ("status", "settled"),
     [
