@@ -141,12 +141,17 @@ class Ledger:
         for pod in self._snapshot.pods.values():
             if unavailable(pod) and self._may_move(pod):
                 yield _absence(pod)
+        budgets = self._budgets
+        # more than fit into the largest budget say nothing new, and a Deployment may want a billion pods
+        most = max(
+            budgets.max_disruptions_per_workload, budgets.max_disruptions_per_namespace, budgets.max_disruptions_cluster
+        )
         for workload in self._snapshot.workloads.values():
             if workload.owned:
                 continue
             like = Pod(workload.ref.namespace, "", "", labels=workload.labels)
             if (missing := self._siblings.missing(workload)) and self._may_move(like):
-                for number in range(missing):
+                for number in range(min(missing, most)):
                     name = f"pod {number + 1} of {missing} missing of {workload.ref}"
                     yield _Absence(name, workload.ref.namespace, workload.ref.object)
         for workload in self._surges.going:
