@@ -276,7 +276,7 @@ class Loop:
 
     async def _move_one(self, pod: Pod, config: Config, kinds: type | UnionType) -> Done | None:
         """The step of moving a pod that is due by the newest state, if it is of one of these kinds; None if not."""
-        if self._stopping.is_set() or not self._leadership.leading():
+        if not self._may_act():
             return None
         started = time.monotonic()
         try:
@@ -285,7 +285,7 @@ class Loop:
             return None
         plan = await self._decide(snapshot, config, frozenset({pod.ref}))
         decision = next((one for one in plan.moving if one.pod.uid == pod.uid), None)
-        if decision is None or decision.move is None or not isinstance(decision.move, kinds):
+        if decision is None or decision.move is None or not isinstance(decision.move, kinds) or not self._may_act():
             return None
         outcome = await self._cluster.move(decision.move)
         self.busy_since = time.monotonic()
@@ -293,12 +293,16 @@ class Loop:
         self._notes = learn_moves(self._notes, [(decision, outcome)], policies, snapshot.taken_at)
         return Done(decision, outcome, _since(started), move=True)
 
+    def _may_act(self) -> bool:
+        return not self._stopping.is_set() and self._leadership.leading()
+
     def _follow_sessions(self, wake: Wake, plan: Plan) -> None:
         if wake.kind is WakeKind.TICK:
             self._drains.clear()
         for ref in (*wake.pods, *(decision.pod.ref for decision in plan.decisions)):
             self._drains.pop(ref, None)
-        self._drains |= {one.pod.ref: one.drain for one in plan.decisions if one.drain is not None}
+        # the pod that a decision is about is not always the one whose sessions matter
+        self._drains |= {one.drain.pod: one.drain for one in plan.decisions if one.drain is not None}
         self._sessions.follow(dict(self._drains), telling=self._leadership.leading())
 
     def _scope(self, wake: Wake, snapshot: ClusterSnapshot) -> frozenset[PodRef] | None:
@@ -334,7 +338,7 @@ class Loop:
 
         async def act(decision: Decision) -> Done | None:
             async with slots:
-                if decision.action is None or self._stopping.is_set() or not self._leadership.leading():
+                if decision.action is None or not self._may_act():
                     return None
                 ask = decision.action.uid, decision.action.generation
                 if ask in self._begun:

@@ -13,9 +13,10 @@ from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Unavailable, Wake, WakeKind
-from tests.build import NOW, config, measurements, node
+from tests.build import NOW, config, container, measurements, node
 from tests.core.migrations import (
     SCENE,
+    WANTED,
     WEB,
     Scene,
     drained,
@@ -145,6 +146,34 @@ async def test_a_replica_that_stands_by_moves_nothing_and_tells_nobody() -> None
     assert stage.cluster.moved == []
     ((drains, telling),) = stage.sessions.followed
     assert (set(drains), telling) == ({overdue().ref}, False)
+
+
+async def test_who_has_lost_the_lead_while_deciding_moves_nothing() -> None:
+    class Losing:
+        """Leads until the turn is about to act."""
+
+        asked = 0
+
+        def leading(self) -> bool:
+            self.asked += 1
+            return self.asked <= 2
+
+    stage, losing = Stage(SCENE), Losing()
+    stage.loop = Loop(*stage.parts, SCENE.settings, losing, stage.sessions)
+    await stage.run()
+    assert (stage.cluster.moved, losing.asked >= 3) == ([], True)
+
+
+async def test_the_pod_is_followed_whose_sessions_matter_whoever_the_decision_is_about() -> None:
+    """The newest pod of a surge that is over is to go, and the decision is about the first of its pods."""
+    newest = newcomer("web-1-zzz")
+    grown = surging(conditions=(), containers=(container(WANTED),))
+    policies = (moving(strategy=Strategy.SURGE, drain=drained()),)
+    scene = WEB.but(pods=(grown, newest, filler()), workloads=web(2, surged()), policies=policies)
+    stage = Stage(scene)
+    await stage.run()
+    ((drains, _),) = stage.sessions.followed
+    assert {ref: drain.pod for ref, drain in drains.items()} == {newest.ref: newest.ref}
 
 
 async def test_sessions_are_followed_until_a_turn_says_otherwise() -> None:

@@ -76,7 +76,7 @@ async def survey(parts: Parts, chosen: Filter, progress: MeasuringProgress, *, a
 
 async def look_at_sessions(parts: Parts, plan: Plan, *, telling: bool) -> bool:
     """Look at the users' sessions on the pods of a plan as often as it takes to know; whether there were any pods."""
-    drains = {decision.pod.ref: decision.drain for decision in plan.decisions if decision.drain is not None}
+    drains = {one.drain.pod: one.drain for one in plan.decisions if one.drain is not None}
     parts.sessions.follow(drains, telling=telling)
     for _ in range(LOOKS if drains else 0):
         await parts.sessions.look_once()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from autoscaler.core import decreases, kubelet, preconditions, quality
-from autoscaler.core.actions import AskKind, Evict, Resize
+from autoscaler.core import decreases, kubelet, quality
+from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
 from autoscaler.core.guards import Hold
@@ -17,7 +17,7 @@ from autoscaler.core.migration import Course, Migrations
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources, Workload
 from autoscaler.core.notes import Notes
 from autoscaler.core.pairing import qos_class
-from autoscaler.core.plan import Decision, Drain, Gate, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.plan import Decision, Gate, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller
 from autoscaler.core.reasons import Reason
@@ -62,7 +62,6 @@ class Decisions:
         self._snapshot = snapshot
         self._config = config
         self._notes = notes
-        self._gates = gates
         self._now = snapshot.taken_at
         self._rooms = Rooms(snapshot)
         siblings = Siblings(snapshot)
@@ -142,7 +141,7 @@ class Decisions:
         pod, fallback = decision.pod, policy.fallback
         if fallback.action is not FallbackAction.MIGRATE or fallback.migration.strategy is Strategy.SURGE:
             return decision
-        due_at = self._notes.beyond.get(pod.uid, self._now) + fallback.infeasible_after
+        due_at = self._due_since(self._notes.beyond.get(pod.uid, self._now), policy)
         course = self._migrations.consider(pod, policy, due_at, sized.resources, decision.detail)
         if self._now < due_at:
             return replace(decision, due_at=due_at, migration=course.report, drain=course.drain)
@@ -150,6 +149,16 @@ class Decisions:
             return replace(decision, detail=course.detail, migration=course.report)
         moved = _moved(pod, policy, course)
         return replace(moved, proposals=sized.proposals, prediction=decision.prediction)
+
+    def _due_since(self, wanted_since: datetime, policy: Policy) -> datetime:
+        """When a pod is to be moved that is wanted too large for its node. A move that was called off because of its
+        sessions is due again, `retryAfter` later."""
+        fallback, drain = policy.fallback, policy.fallback.migration.drain
+        due_at = wanted_since + fallback.infeasible_after
+        if drain is None or drain.then_force:
+            return due_at
+        turn = fallback.infeasible_after + drain.max_wait + fallback.retry_after
+        return due_at + (self._now - wanted_since) // turn * turn
 
     def of_newcomer(self, pod: Pod, policy: Policy, leaving: Pod) -> Decision:
         """The new pod of a surge: its first act is to take the size of the pod whose place it takes."""
@@ -178,7 +187,12 @@ class Decisions:
         """The decisions, one of them with the end of each surge that nobody needs any more. `everything`: the decisions
         are about all pods, so that a surge of which none belongs to a pod was left behind by a policy."""
         problems: list[Problem] = []
-        for workload in self.surges.over():
+        for workload in self.surges.going:
+            # a pod that is left to somebody else meanwhile is not moved any more, whatever its resize waits for
+            if (leaving := self.surges.leaving(workload)) is not None and not any(
+                one.pod.ref == leaving.ref and one.migration is None for one in made
+            ):
+                continue
             mine = [
                 index
                 for index, one in enumerate(made)
@@ -198,24 +212,15 @@ class Decisions:
 
     def _with_end(self, decision: Decision, workload: Workload) -> Decision:
         (policy,) = self._config.policies_of(decision.pod)
-        move, how = self.surges.end(workload, decision.pod), policy.fallback.migration.drain
-        words = f"{workload.ref.object} needs {workload.replicas - 1} replicas again"
-        ends = replace(decision, action=None, due_at=None, proposals=unchanged(decision.pod))
-        if move is None:
-            words += ": which pod its ReplicaSet would remove is not known while one of the others is not ready"
-            return replace(ends, reason=Reason.SURGING, detail=words)
-        if isinstance(move, Evict):
-            newest = self._snapshot.pods[move.pod]
-            words += f": {newest.name} is evicted, so that its successor can go, and no other pod"
-            began_at = workload.scaled.at if workload.scaled is not None else self._now
-            if how is not None:
-                heard = self._gates.get(newest.ref)
-                sessions = preconditions.gate(newest, how, heard, began_at, self._now)
-                if not sessions.holds:
-                    drain = Drain(newest.ref, newest.uid, newest.ip, how, telling=True, due_at=began_at)
-                    words = f"{words}; {newest.name}: {sessions.detail}"
-                    return replace(ends, reason=sessions.reason, detail=words, drain=drain)
-        return replace(ends, reason=Reason.SURGE_BACK, detail=words, move=move)
+        ending = self._migrations.ending(workload, decision.pod, policy)
+        if ending.hold is not None and decision.action is not None:
+            return replace(decision, drain=ending.drain)  # what the pod itself needs does not wait for it
+        ends = replace(decision, action=None, proposals=unchanged(decision.pod), drain=ending.drain)
+        if ending.hold is not None:
+            reason, detail, due_at = ending.hold
+            soon = min((at for at in (due_at, decision.due_at) if at is not None), default=None)
+            return replace(ends, reason=reason, detail=detail, due_at=soon)
+        return replace(ends, reason=Reason.SURGE_BACK, detail=ending.words, due_at=None, move=ending.move)
 
 
 def _moved(pod: Pod, policy: Policy, course: Course) -> Decision:

@@ -6,9 +6,10 @@ of it. Nothing is evicted unless all of them hold at once, and the API server's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from autoscaler.core import preconditions, surge
 from autoscaler.core.actions import Evict, Move
@@ -48,6 +49,15 @@ class Course:
     drain: Drain | None = None
 
 
+class Ending(NamedTuple):
+    """The next step towards as many replicas as before a surge, or the hold as long as it must not be taken."""
+
+    words: str
+    move: Move | None = None
+    hold: Hold | None = None
+    drain: Drain | None = None
+
+
 class Migrations:
     """The moves of one turn."""
 
@@ -83,13 +93,10 @@ class Migrations:
             checks = [preconditions.mode(policy), other]
         else:
             checks, landing = self._checks(pod, policy, target, owner, topmost, surging)
-        if how.drain is not None:
-            heard = self._gates.get(pod.ref)
-            sessions = preconditions.gate(pod, how.drain, heard, due_at, self._now)
-            if how.strategy is not Strategy.SURGE or surging is not None:
-                checks.append(sessions)
-        if how.strategy is Strategy.NONE:
+        if how.strategy is Strategy.NONE:  # before the sessions, which nobody waits for then
             checks.append(Check("strategy", Reason.MIGRATION_NOT_ENABLED, False, "strategy None: nothing is moved"))
+        if how.drain is not None and (how.strategy is not Strategy.SURGE or surging is not None):
+            checks.append(preconditions.gate(pod, how.drain, self._gates.get(pod.ref), due_at, self._now))
         report = MigrationReport(how.strategy, due_at, tuple(checks), landing)
         drain = self._drain(pod, policy, report, surging)
         if self._now < due_at:
@@ -112,19 +119,18 @@ class Migrations:
             if surging is not None and policy.mode is Mode.RESIZE_OR_MIGRATE and blocked.reason not in _SESSIONS:
                 return self._surging(pod, report, blocked, surging, policy, detail)
             late = blocked.due_at is not None and self._now >= blocked.due_at
-            if blocked.reason in _SESSIONS and late and policy.mode is Mode.RESIZE_OR_MIGRATE:
+            if blocked.reason in _SESSIONS and late:
                 return Course(report, detail=f"called off: {detail}", gives_up=True)
             return Course(report, hold=Hold(blocked.reason, detail, blocked.due_at), drain=drain)
         where = _some(report.landing)
         if policy.mode is Mode.RECOMMEND:
             return Course(report, hold=Hold(Reason.RECOMMEND_ONLY, f"{how.strategy} to {where}; {words}"), drain=drain)
-        if how.strategy is Strategy.SURGE and surging is None and topmost is not None:
-            self._promise(pod)
-            return Course(report, Reason.SURGE, f"to {where}; {words}", surge.begin(topmost, pod), drain=drain)
-        evict = Evict(pod.ref, pod.uid, pod.resource_version, report.landing)
+        self._ledger.disrupt(pod)
         if surging is None:
             self._promise(pod)
-        self._ledger.disrupt(pod)
+        if how.strategy is Strategy.SURGE and surging is None and topmost is not None:
+            return Course(report, Reason.SURGE, f"to {where}; {words}", surge.begin(topmost, pod), drain=drain)
+        evict = Evict(pod.ref, pod.uid, pod.resource_version, report.landing)
         return Course(report, Reason.MIGRATE, f"to {where}; {words}", evict, drain=drain)
 
     def _surging(
@@ -136,9 +142,41 @@ class Migrations:
             # readiness wakes nobody by itself: most pods that become ready are nobody's concern
             soon = min(blocked.due_at or failed_at, failed_at, self._now + _LOOKS_AGAIN)
             return Course(report, hold=Hold(blocked.reason, detail, soon))
-        if (end := self._surges.end(surging, pod)) is None:
-            return Course(report, hold=Hold(Reason.SURGING, detail))
-        return Course(report, Reason.SURGE_FAILED, detail, end)
+        ending = self.ending(surging, pod, policy)
+        if ending.hold is not None:
+            hold = ending.hold._replace(detail=f"{detail}; {ending.hold.detail}")
+            return Course(report, hold=hold, drain=ending.drain)
+        return Course(report, Reason.SURGE_FAILED, detail, ending.move)
+
+    def ending(self, workload: Workload, pod: Pod, policy: Policy) -> Ending:
+        """How a surge that is over, or has failed, comes to as many replicas as before. `pod`: which shows it."""
+        move, how = self._surges.end(workload, pod), policy.fallback.migration.drain
+        words = f"{workload.ref.object} needs {workload.replicas - 1} replicas again"
+        if move is None:
+            words += ": which pod its ReplicaSet would remove is not known while one of the others is not ready"
+            return Ending(words, hold=Hold(Reason.SURGING, words))
+        if not isinstance(move, Evict):
+            return Ending(words, move)
+        newest, drain = self._snapshot.pods[move.pod], None
+        words += f": {newest.name} is evicted, so that its successor can go, and no other pod"
+        checks = [
+            preconditions.permission(self._snapshot, Strategy.EVICT),
+            preconditions.evictable(newest),
+            preconditions.budget(newest, self._snapshot.disruption_budgets),
+            *self._last_try(pod),
+        ]
+        if how is not None and all(check.holds for check in checks):
+            began_at = self._surges.began_at(workload)
+            checks.append(preconditions.gate(newest, how, self._gates.get(newest.ref), began_at, self._now))
+            drain = Drain(newest.ref, newest.uid, newest.ip, how, telling=True, due_at=began_at)
+        blocked = next((check for check in checks if not check.holds), None)
+        if blocked is None:
+            return Ending(words, move)
+        # after `maxWait` its sessions are waited for all the same: nothing else can be done
+        due_at = blocked.due_at if blocked.due_at is not None and self._now < blocked.due_at else None
+        return Ending(
+            words, hold=Hold(blocked.reason, f"{words}; {newest.name}: {blocked.detail}", due_at), drain=drain
+        )
 
     def _promise(self, pod: Pod) -> None:
         self._landings.promise(pod, {container.name: container.spec for container in pod.containers})
@@ -182,9 +220,11 @@ class Migrations:
         checks.append(preconditions.old_enough((pod, *others), policy, self._now))
         checks.append(self._siblings_available(others, topmost))
         checks.append(self._ledger.check_move(pod))
+        return [*checks, *self._last_try(pod)], landing
+
+    def _last_try(self, pod: Pod) -> Iterator[Check]:
         if (refusal := self._notes.refused_move(pod, self._now)) is not None:
-            checks.append(Check("last try", refusal.reason, False, refusal.detail, refusal.until))
-        return checks, landing
+            yield Check("last try", refusal.reason, False, refusal.detail, refusal.until)
 
     def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:
         down = [one.name for one in others if preconditions.unavailable(one)]

@@ -156,8 +156,11 @@ def learn(
     of nodes on which none of them is: a node may come back without the manager."""
     refusals: dict[str, tuple[Refusal, ...]] = {}
     static, nodes = dict(notes.static), set[str | None]()
+    beyond: dict[str, datetime] = {}
     for pod in pods:
         nodes.add(pod.node)
+        if (since := notes.beyond.get(pod.uid)) is not None:
+            beyond[pod.uid] = since
         if (known := notes.refusals.get(pod.uid)) is not None:
             refusals[pod.uid] = known
         if not pod.conditions or (report := phase_of(pod)).phase is not Phase.INFEASIBLE or pod.node is None:
@@ -186,7 +189,12 @@ def learn(
         refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind, has)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     static = {node: resources for node, resources in static.items() if node in nodes}
-    return replace(notes, refusals=MappingProxyType(refusals), static=MappingProxyType(static))
+    return replace(
+        notes,
+        refusals=MappingProxyType(refusals),
+        static=MappingProxyType(static),
+        beyond=MappingProxyType(beyond),
+    )
 
 
 def learn_moves(

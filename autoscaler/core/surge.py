@@ -7,7 +7,7 @@ has set since is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from autoscaler.core.actions import Evict, Move, Scale, ScaleKind
@@ -24,6 +24,7 @@ from autoscaler.core.siblings import Siblings
 _DEPLOYMENT = "Deployment"
 _HORIZONTAL = "HorizontalPodAutoscaler"
 _ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+_SKEW = timedelta(seconds=2)  # between the clocks of API servers: one dates the surge, another one the pod
 
 
 class Surges:
@@ -43,10 +44,6 @@ class Surges:
     def of(self, pod: Pod) -> Workload | None:
         """The pod's Deployment, if it has one replica more by our doing."""
         return self._going.get(WorkloadRef(pod.namespace, pod.workload or "")) if self._going else None
-
-    def over(self) -> Iterator[Workload]:
-        """Those whose additional replica nobody needs any more: the pod was evicted, or need not be moved."""
-        return (one for one in self._going.values() if self.leaving(one) is None)
 
     def began_at(self, workload: Workload) -> datetime:
         """When the surge of one of those that are going on began."""
@@ -166,7 +163,7 @@ def _began_at(workload: Workload) -> datetime | None:
 
 
 def _since(pod: Pod, began_at: datetime | None) -> bool:
-    return began_at is not None and _created(pod) >= began_at
+    return began_at is not None and _created(pod) >= began_at - _SKEW
 
 
 def _created(pod: Pod) -> datetime:

@@ -11,7 +11,7 @@ import pytest
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind
 from autoscaler.core.labels import LabelSelector
 from autoscaler.core.model import Capability, Pod
-from autoscaler.core.notes import Notes, learn_moves, learn_wishes
+from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
 from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Landing, Mode, Strategy
 from autoscaler.core.reasons import Reason
@@ -332,6 +332,24 @@ def test_sessions_that_never_end_call_the_move_off_or_end_with_it(detail: str | 
     assert late.decision(at=NOW - timedelta(seconds=1)).move is None
 
 
+def test_a_move_that_is_only_recommended_is_called_off_in_words() -> None:
+    late = DRAINED.but(policies=(moving(Mode.RECOMMEND, drain=drained(max_wait=timedelta(seconds=20))),))
+    decision = late.decision()
+    assert (decision.reason, decision.action, decision.due_at) == (Reason.RECOMMEND_ONLY, None, None)
+    assert decision.detail.startswith("Revert: called off: ")
+
+
+@pytest.mark.parametrize("max_wait", [timedelta(hours=1), timedelta(seconds=20)])
+def test_nobody_is_told_or_waited_for_where_nothing_is_moved(max_wait: timedelta) -> None:
+    policy = moving(strategy=Strategy.NONE, drain=drained(max_wait=max_wait))
+    decision = DRAINED.but(policies=(policy,), gates=gate(overdue(), is_open=False)).decision()
+    assert (decision.reason, decision.action) == (Reason.MIGRATION_NOT_ENABLED, None)
+    assert decision.drain is not None
+    assert not decision.drain.telling
+    assert decision.migration is not None
+    assert Reason.DRAINING in {check.reason for check in decision.migration.checks}
+
+
 def test_nothing_is_called_off_that_cannot_be_moved_for_another_reason() -> None:
     late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(0))),), nodes=(node(),))
     assert blocked(late)[0] is Reason.NO_LANDING_NODE
@@ -386,3 +404,22 @@ def test_a_pod_wanted_larger_than_its_node_is_moved_once_that_has_lasted() -> No
     assert isinstance(later.move, Evict)
     again = learn_wishes(notes, scene.but(policies=(moving(),), nodes=(node(), node("node-b"))).plan())
     assert not again.beyond
+    assert learn(notes, scene.pods, (), {}, NOW).beyond == notes.beyond
+    assert not learn(notes, (), (), {}, NOW).beyond
+
+
+def test_a_move_to_a_larger_node_that_was_called_off_is_due_again() -> None:
+    small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    policy = moving(drain=drained(max_wait=timedelta(minutes=1)))
+    scene = SCENE.but(pods=(small,), nodes=(node(cpu="3"), node("node-b")), policies=(policy,))
+    wait = AFTER + timedelta(minutes=1)
+
+    def since(waited: timedelta) -> Decision:
+        return scene.but(notes=Notes(beyond={small.uid: NOW - waited})).decision()
+
+    assert since(wait).detail.startswith("called off: ")
+    again = since(wait + policy.fallback.retry_after).migration
+    assert again is not None
+    assert again.due_at == NOW + AFTER
+    scene = scene.but(policies=(moving(drain=drained(max_wait=timedelta(minutes=1), then_force=True)),))
+    assert since(timedelta(days=1)).move is not None

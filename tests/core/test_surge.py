@@ -14,7 +14,7 @@ from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.scheduling import DisruptionBudget, Scheduling, Storage, VolumeClaim
-from tests.build import NOW, container, sizes
+from tests.build import NOW, container, node, sizes
 from tests.core.migrations import (
     HAS,
     WANTED,
@@ -212,6 +212,58 @@ def test_the_sessions_of_a_ready_pod_that_is_to_go_are_waited_for() -> None:
     assert len(waits.but(gates=gate(newcomer(), is_open=True)).plan().moving) == 1
 
 
+def test_a_surge_that_failed_waits_for_the_sessions_of_its_new_pod() -> None:
+    """It is ready, and cannot have the size: users may be on it by now."""
+    drains = moving(strategy=Strategy.SURGE, drain=drained())
+    small = newcomer(size=HAS, created=301)
+    full = (surging(), filler(), filler("node-b"))
+    late = going(small, pods=full, scaled=surged(301), policies=(drains,), gates=gate(small, is_open=False))
+    waits = late.decision(OLD)
+    assert (waits.reason, waits.move) == (Reason.DRAINING, None)
+    assert waits.drain is not None
+    assert (waits.drain.pod, waits.drain.telling) == (small.ref, True)
+    ends = late.but(gates=gate(small, is_open=True)).decision(OLD)
+    assert (ends.reason, ends.move) == (Reason.SURGE_FAILED, Evict(small.ref, small.uid, "7"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "new", "changes"),
+    [
+        (Reason.NOT_SAFE_TO_EVICT, newcomer(annotations={"karpenter.sh/do-not-disrupt": "true"}), {}),
+        (Reason.MIGRATION_NOT_PERMITTED, newcomer(), {"capabilities": frozenset({Capability.SURGE})}),
+        (
+            Reason.EVICTION_BLOCKED,
+            newcomer(),
+            {"budgets": (DisruptionBudget("bridge", "pdb", replace(moving().selector.labels), 0, 2, 2, 2),)},
+        ),
+    ],
+)
+def test_a_new_pod_that_nobody_needs_is_evicted_only_if_any_other_would_be(
+    reason: Reason, new: Pod, changes: dict[str, Any]
+) -> None:
+    plan = going(new, pods=(grown(), filler()), **changes).plan()
+    assert plan.moving == []
+    assert reason in {decision.reason for decision in plan.decisions}
+
+
+def test_a_surge_ends_when_its_pod_is_left_to_somebody_else_meanwhile() -> None:
+    other = Autoscaler("VerticalPodAutoscaler", "bridge", "web", "Deployment/web", mode="Auto")
+    (end,) = going(newcomer(ready=False), autoscalers=(other,)).plan().moving
+    assert (end.reason, scaled(end)) == (Reason.SURGE_BACK, (1, ScaleKind.BACK))
+
+
+def test_a_surge_that_waits_for_its_end_keeps_no_pod_from_its_own_size() -> None:
+    small = surging("web-1-first", conditions=(), asks=(), containers=(container(HAS),))
+    sick = grown(ready=False)
+    plan = going(newcomer(), pods=(small, sick, filler(cpu="1"))).plan()
+    (action,) = (one.action for one in plan.decisions if one.pod.ref == small.ref)
+    assert (plan.moving, action is None) == ([], False)
+
+
+def test_a_new_pod_is_known_though_another_api_server_made_it_whose_clock_is_late() -> None:
+    assert going(newcomer(created=21)).decision(OLD).reason is Reason.MIGRATE
+
+
 def test_a_new_pod_that_is_never_ready_ends_the_surge_and_the_next_one_waits() -> None:
     pending = newcomer(node=None, phase="Pending", ready=False, unscheduled="0/2 nodes are available", created=301)
     late = going(pending, scaled=surged(301)).decision(OLD)
@@ -243,6 +295,25 @@ def test_a_surge_without_a_policy_for_its_pods_is_a_problem() -> None:
     nobody = replace(moving(), selector=replace(moving().selector, namespaces=frozenset({"elsewhere"})))
     problems = going(newcomer(), policies=(nobody,)).plan().problems
     assert ("SurgeLeftBehind", True) in {(p.reason, "scale it back to 1" in p.detail) for p in problems}
+
+
+def test_surges_of_one_plan_count_in_its_budgets() -> None:
+    others = [
+        (
+            surging(f"{name}-1-old", workload=f"Deployment/{name}", owner=f"ReplicaSet/{name}-1"),
+            *(replace(one, ref=one.ref._replace(object=one.ref.object.replace("web", name))) for one in web()),
+        )
+        for name in ("vr", "xr")
+    ]
+    scene = SURGES.but(
+        pods=(surging(), *(pod for pod, _, _ in others), filler(cpu="10")),
+        nodes=(node(), node("node-b", "64", "256Gi")),
+        workloads=(*web(), *(one for _, *both in others for one in both)),
+        config={"budgets": Budgets(max_disruptions_per_namespace=2)},
+    )
+    plan = scene.plan()
+    assert len(plan.moving) == 2
+    assert [one.reason for one in plan.decisions if one.move is None] == [Reason.DISRUPTION_BUDGET]
 
 
 def test_a_surge_counts_in_the_budgets_of_others() -> None:
