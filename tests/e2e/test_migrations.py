@@ -198,6 +198,7 @@ def test_a_pod_that_comes_back_to_the_full_node_is_not_evicted_again_before_its_
             eventually("it is evicted", stage.evicted, 60)
             stage.rig.kubectl("uncordon", full)
             stage.rig.kubectl("cordon", other)
+            eventually("the next pod is waited for", lambda: reasons(controller) == {"Replacing": 1})
         eventually("it is back on the full node", lambda: [p["spec"]["nodeName"] for p in stage.ready("sim")] == [full])
         stage.rig.kubectl("cordon", full)
         stage.rig.kubectl("uncordon", other)
