@@ -30,8 +30,6 @@ class Moves:
 
     def moved(self, storm: Storm, snapshot: ClusterSnapshot, move: Move, outcome: Outcome) -> None:
         """A move that reached the API server."""
-        if outcome.kind is OutcomeKind.BLOCKED and isinstance(move, Evict) and _ends_surge(snapshot, move):
-            return  # it is tried all the same, since the surge has to end
         if outcome.kind is not OutcomeKind.ACCEPTED:
             # nothing happens between what was decided and what is done
             self.broken.append(f"(g) {move} is answered {outcome.kind}: {outcome.detail}")

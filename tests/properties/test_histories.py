@@ -264,6 +264,30 @@ FOUND = [
             Event(262, Kind.USAGE, "b", memory=821),
         ),
     ),
+    History(  # a surge that failed took its new pod away, of whose sessions nobody knew
+        311,
+        False,
+        (
+            Event(273, Kind.GATE, "c", number=-1),
+            Event(358, Kind.DELETE, "c"),
+            Event(473, Kind.USER, "c", 750, 1213),
+        ),
+        True,
+    ),
+    History(  # the same, with sessions
+        646,
+        True,
+        (
+            Event(30, Kind.GATE, "c", number=3),
+            Event(104, Kind.TARGET, "a", 2410, 1945),
+            Event(130, Kind.USAGE, "b", memory=1307),
+            Event(141, Kind.ARRIVE, "n1", 800, 949),
+            Event(169, Kind.USER, "a", 3110, 1610),
+            Event(192, Kind.TARGET, "c", 1040, 3597),
+            Event(220, Kind.TARGET, "c", 2970, 1811),
+        ),
+        True,
+    ),
 ]
 """Small histories that once broke a promise, each for the reason it says."""
 
