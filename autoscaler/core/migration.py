@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from autoscaler.core import preconditions, surge
-from autoscaler.core.actions import Evict, Move
+from autoscaler.core.actions import Evict, Move, ScaleKind
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.guards import Hold
 from autoscaler.core.landing import Landings, Proof
-from autoscaler.core.model import ClusterSnapshot, Pod, PodRef, Resources, Workload
+from autoscaler.core.model import Capability, ClusterSnapshot, Pod, PodRef, Resources, Workload
 from autoscaler.core.notes import Notes
 from autoscaler.core.plan import Check, Drain, Gate, MigrationReport
 from autoscaler.core.policy import Landing, Mode, Policy, Strategy
@@ -156,13 +156,15 @@ class Migrations:
             words += ": which pod its ReplicaSet would remove is not known while one of the others is not ready"
             return Ending(words, hold=Hold(Reason.SURGING, words))
         if not isinstance(move, Evict):
-            return Ending(words, move)
+            may = preconditions.permitted(self._snapshot, Capability.SURGE)
+            return Ending(words, move) if may.holds else Ending(words, hold=Hold(may.reason, f"{words}; {may.detail}"))
         newest, drain = self._snapshot.pods[move.pod], None
         words += f": {newest.name} is evicted, so that its successor can go, and no other pod"
         checks = [
-            preconditions.permission(self._snapshot, Strategy.EVICT),
+            preconditions.permission(self._snapshot, Strategy.SURGE),  # in vain if the scale cannot follow
             preconditions.evictable(newest),
             preconditions.budget(newest, self._snapshot.disruption_budgets),
+            self._scaled_back(workload),
             *self._last_try(pod),
         ]
         if how is not None and all(check.holds for check in checks):
@@ -214,7 +216,9 @@ class Migrations:
             checks.append(_size(policy, owner, proof, preconditions.smaller(created, target)))
             if surges:
                 checks.append(surge.possible(pod, topmost, snapshot))
-                checks.append(surge.rested(topmost, policy.fallback.retry_after, self._now))
+                begun = None if topmost is None else self._notes.last_scale(topmost, ScaleKind.SURGE, self._now)
+                until = None if begun is None else begun.until
+                checks.append(surge.rested(topmost, policy.fallback.retry_after, until, self._now))
         others = [one for one in self._siblings.beside(pod) if one not in new]
         checks.append(preconditions.budget(pod, snapshot.disruption_budgets, ready=surging is not None or not surges))
         checks.append(preconditions.old_enough((pod, *others), policy, self._now))
@@ -225,6 +229,12 @@ class Migrations:
     def _last_try(self, pod: Pod) -> Iterator[Check]:
         if (refusal := self._notes.refused_move(pod, self._now)) is not None:
             yield Check("last try", refusal.reason, False, refusal.detail, refusal.until)
+
+    def _scaled_back(self, workload: Workload) -> Check:
+        """Whether a scale can be counted on to follow an eviction that prepares it."""
+        if (last := self._notes.last_scale(workload, ScaleKind.BACK, self._now)) is None:
+            return Check("last scale", Reason.SURGING, True)
+        return Check("last scale", Reason.SURGING, False, f"the scale did not follow: {last.detail}", last.until)
 
     def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:
         down = [one.name for one in others if preconditions.unavailable(one)]

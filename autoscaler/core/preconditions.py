@@ -46,7 +46,11 @@ def mode(policy: Policy) -> Check:
 
 def permission(snapshot: ClusterSnapshot, strategy: Strategy) -> Check:
     """Whether the roles are there, and what an eviction is proved with can be read now."""
-    needed = [Capability.MIGRATE, *([Capability.SURGE] if strategy is Strategy.SURGE else [])]
+    return permitted(snapshot, Capability.MIGRATE, *([Capability.SURGE] if strategy is Strategy.SURGE else []))
+
+
+def permitted(snapshot: ClusterSnapshot, *needed: Capability) -> Check:
+    """Whether these are there now."""
     missing = [f"rbac/{one}" for one in needed if one not in snapshot.capabilities]
     words = f"{' and '.join(missing)} is not granted, or its objects cannot be read now" if missing else ""
     return Check("permission", Reason.MIGRATION_NOT_PERMITTED, not missing, words)

@@ -138,9 +138,13 @@ def possible(pod: Pod, deployment: Workload | None, snapshot: ClusterSnapshot) -
     return check(True)
 
 
-def rested(deployment: Workload | None, retry_after: timedelta, now: datetime) -> Check:
-    """Whether the last surge of the Deployment, however it ended, lies back far enough."""
+def rested(deployment: Workload | None, retry_after: timedelta, until: datetime | None, now: datetime) -> Check:
+    """Whether the last surge of the Deployment, however it ended, lies back far enough. `until`: until when one that is
+    remembered keeps the next from being begun."""
     last = None if deployment is None else deployment.scaled
+    if until is not None and (last is None or last.manager != ScaleKind.BACK):
+        words = "somebody else has set the number of replicas since the last surge began"
+        return Check("last surge", Reason.SURGE_FAILED, False, words, until)
     if last is None or last.manager != ScaleKind.BACK or now >= (due_at := last.at + retry_after):
         return Check("last surge", Reason.SURGE_FAILED, True)
     words = f"the last surge ended at {last.at.isoformat(timespec='seconds')}"
