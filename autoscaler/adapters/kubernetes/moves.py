@@ -27,6 +27,9 @@ from autoscaler.core.model import Pod, PodRef, WorkloadRef
 
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _DRY = [("dryRun", "All")]
+TRIED_WITHIN_S = 4.0
+"""How long the dry run of an eviction may take. Whether this replica leads was asked before it, and must still hold
+when the eviction itself is sent: less than what a lease lasts longer than its leader acts (lease.py)."""
 
 
 class _Kind(schema.Wire):
@@ -65,7 +68,7 @@ class Moves:
     """Performs moves. `pods`: the watch cache. `learn_pod`, `learn_workload`: take the JSON of a pod, of a Deployment,
     newer than what the watch has told, so that what was done shows at once.
 
-    `dry_run`: everything is sent with dryRun=All. `within_s`: timeout of each call.
+    `dry_run`: everything is sent with dryRun=All. `within_s`: timeout of each call, but for the dry run of an eviction.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class Moves:
                     "metadata": {"name": move.pod.name, "namespace": move.pod.namespace},
                     "deleteOptions": options,
                 },
-                within_s=self._within_s,
+                within_s=min(self._within_s, TRIED_WITHIN_S) if dry_run else self._within_s,
             )
         except Unreachable as error:
             return Outcome(OutcomeKind.UNKNOWN, str(error))

@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
+from autoscaler.adapters.kubernetes.connection import Connection
+from autoscaler.adapters.kubernetes.lease import LeaseTiming
+from autoscaler.adapters.kubernetes.moves import TRIED_WITHIN_S
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind
 from autoscaler.core.model import PodRef
 from tests.adapters.kubernetes.api_server import PODS, ApiServer, Handler, always, answer, hang, lose
@@ -223,3 +227,19 @@ async def test_credentials_that_are_not_accepted_are_an_outcome(api: ApiServer, 
     cluster = await build(watch=False)
     api.token = "another"
     assert (await cluster.move(evict())).kind is OutcomeKind.FORBIDDEN
+
+
+async def test_a_dry_run_that_takes_longer_than_leadership_can_be_counted_on_is_not_followed(
+    api: ApiServer, connection: Connection
+) -> None:
+    timing = LeaseTiming()
+    assert timing.lease_s - timing.renew_s > TRIED_WITHIN_S
+    api.objects[PODS] = [pod(version=42)]
+    cluster = KubernetesCluster(connection)  # whose calls may take 10 s
+    await cluster.start(watch=False)
+    api.next_answers[EVICTION].append(hang)
+    outcome = await asyncio.wait_for(cluster.move(evict()), TRIED_WITHIN_S + 2)
+    assert outcome.kind is OutcomeKind.UNKNOWN
+    assert outcome.detail.startswith("nothing was evicted, the dry run has no answer")
+    assert api.count(EVICTION) == 1
+    await cluster.close()
