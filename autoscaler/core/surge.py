@@ -105,6 +105,8 @@ class Surges:
                 words += f": {new.unscheduled}"
             elif not new.ready:
                 words += " is not ready"
+            elif (node := self._snapshot.nodes.get(new.node or "")) is None or not node.ready:
+                words += ", a node that is gone or not ready"  # the pod says that it is ready for a while yet
             elif short or phase_of(new).phase is not Phase.SETTLED:
                 words += f" is ready, and has not the size yet{f': {short}' if short else ''}"
             else:

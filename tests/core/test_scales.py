@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind, Scale, ScaleKind
-from autoscaler.core.model import Capability
+from autoscaler.core.model import Capability, Node
 from autoscaler.core.notes import Notes, learn_moves
 from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
-from tests.build import NOW
+from tests.build import NOW, node
 from tests.core.migrations import WEB, Scene, ago, filler, moving, newcomer, surged, surging, web
 
 POLICY = moving(strategy=Strategy.SURGE)
@@ -86,3 +86,12 @@ def test_what_is_over_is_forgotten() -> None:
     notes = after(step(BEGINS), OutcomeKind.ACCEPTED)
     assert len(notes.scales) == 1
     assert learn_moves(notes, [], {}, ago(-600)).scales == {}
+
+
+@pytest.mark.parametrize("nodes", [(node(),), (node(), node("node-b", ready=False))])
+def test_the_old_pod_stays_while_the_node_of_the_new_one_is_gone_or_not_ready(nodes: tuple[Node, ...]) -> None:
+    going = BEGINS.but(pods=(surging(), newcomer(), filler()), workloads=web(2, surged()))
+    assert step(going).reason is Reason.MIGRATE
+    waits = going.but(nodes=nodes).decision("web-1-old")
+    assert (waits.reason, waits.move) == (Reason.SURGING, None)
+    assert waits.detail.startswith("web-1-new on node-b, a node that is gone or not ready")
