@@ -216,13 +216,14 @@ class Migrations:
             checks.append(_size(policy, owner, proof, preconditions.smaller(created, target)))
             if surges:
                 checks.append(surge.possible(pod, topmost, snapshot))
-                begun = None if topmost is None else self._notes.last_scale(topmost, ScaleKind.SURGE, self._now)
-                until = None if begun is None else begun.until
-                checks.append(surge.rested(topmost, policy.fallback.retry_after, until, self._now))
         others = [one for one in self._siblings.beside(pod) if one not in new]
         checks.append(preconditions.budget(pod, snapshot.disruption_budgets, ready=surging is not None or not surges))
         checks.append(preconditions.old_enough((pod, *others), policy, self._now))
         checks.append(self._siblings_available(others, topmost))
+        if surges and surging is None:  # after the age, which is what keeps the new pod of a surge that went well
+            begun = None if topmost is None else self._notes.last_scale(topmost, ScaleKind.SURGE, self._now)
+            until = None if begun is None else begun.until
+            checks.append(surge.rested(topmost, policy.fallback.retry_after, until, self._now))
         checks.append(self._ledger.check_move(pod))
         return [*checks, *self._last_try(pod)], landing
 

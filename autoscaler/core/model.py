@@ -154,8 +154,9 @@ class Pod:
     """A pod, as far as sizing needs it. `containers` holds init containers first, as the spec orders them.
 
     `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program, and those by which others
-    say that a pod must not be moved. `ready`: condition Ready. `owner`: the direct controller, "Kind/name".
-    `disrupted`: condition DisruptionTarget, by whoever it was. `unscheduled`: why the scheduler finds no node for it.
+    say that a pod must not be moved. `ready`: condition Ready; `ready_changed_at`: since when it is as it is. `owner`:
+    the direct controller, "Kind/name". `disrupted`: condition DisruptionTarget, by whoever it was. `unscheduled`: why
+    the scheduler finds no node for it.
     """
 
     namespace: str
@@ -182,6 +183,7 @@ class Pod:
     gated: str | None = None  # what marks it as another quota system's, in words
     owner: str | None = None
     created_at: datetime | None = None
+    ready_changed_at: datetime | None = None
     ip: str = ""
     disrupted: bool = False
     unscheduled: str | None = None

@@ -91,7 +91,7 @@ def settled(pod: Pod, owner: Workload | None, topmost: Workload | None) -> Check
 
 def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True) -> Check:
     """Whether PodDisruptionBudgets let the Eviction API evict the pod now. The API server's own answer decides in the
-    end. `ready` False: only what will never pass counts, as the pod will have a sibling by then."""
+    end. `ready` False: only what cannot pass counts, as the pod will have one sibling more by then."""
 
     def check(holds: bool, words: str) -> Check:
         return Check("disruption budget", Reason.EVICTION_BLOCKED, holds, words)
@@ -109,7 +109,7 @@ def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True)
     (one,) = found
     words = f"{one.name} needs {one.desired} healthy of {one.expected}, and has {one.healthy}"
     if not ready:
-        return check(True, words)
+        return check(one.healthy + 1 > one.desired, words)
     if not one.current:
         return check(False, f"{one.name} is still being processed by its controller")
     if not pod.ready and (one.always_allow or one.healthy >= one.desired > 0):

@@ -31,6 +31,8 @@ def replacing(pod: Pod, policy: Policy, hold: Hold, now: datetime) -> Hold:
     else:
         late, patience = Reason.REPLACEMENT_NOT_READY, policy.fallback.migration.ready_within
         words = f"on {pod.node}: {hold.detail}"
-    due_at = pod.created_at + patience
-    words = f"created at {pod.created_at.isoformat(timespec='seconds')}; {words}"
+    # a pod that has served for long and restarts is none, until it has been away for as long
+    since = max(pod.created_at, pod.ready_changed_at or pod.created_at)
+    due_at = since + patience
+    words = f"not ready since {since.isoformat(timespec='seconds')}; {words}"
     return Hold(late, words) if now >= due_at else Hold(Reason.REPLACING, words, due_at)

@@ -32,6 +32,7 @@ def starting(age: float, **changes: Any) -> Pod:
         (starting(60), Reason.REPLACING, 240),
         (starting(300), Reason.REPLACEMENT_NOT_READY, None),
         (starting(300, phase="Running"), Reason.REPLACEMENT_NOT_READY, None),
+        (starting(86_400, phase="Running", ready_changed_at=ago(60)), Reason.REPLACING, 240),
         (starting(10, phase="Running", deleting=True, disrupted=True), Reason.REPLACING, None),
         (starting(10, phase="Running", deleting=True), Reason.DELETING, None),
     ],

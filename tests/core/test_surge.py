@@ -59,6 +59,8 @@ def test_a_surge_begins_with_one_replica_more() -> None:
 def test_it_begins_under_a_budget_that_the_second_pod_will_satisfy() -> None:
     strict = DisruptionBudget("bridge", "pdb", replace(moving().selector.labels), 0, 1, 1, 1)
     assert SURGES.but(budgets=(strict,)).decision(OLD).reason is Reason.SURGE
+    never = replace(strict, desired=2)
+    assert SURGES.but(budgets=(never,)).decision(OLD).reason is Reason.EVICTION_BLOCKED
     waits = going(newcomer(), budgets=(strict,)).decision(OLD)
     assert waits.reason is Reason.EVICTION_BLOCKED
     assert going(newcomer(), budgets=(replace(strict, allowed=1),)).decision(OLD).reason is Reason.MIGRATE
@@ -273,6 +275,12 @@ def test_a_new_pod_that_is_never_ready_ends_the_surge_and_the_next_one_waits() -
     assert (rests.reason, rests.move) == (Reason.SURGE_FAILED, None)
     assert rests.due_at == ago(60) + timedelta(minutes=10)
     assert SURGES.but(workloads=web(1, surged(601, ScaleKind.BACK))).decision(OLD).reason is Reason.SURGE
+
+
+def test_after_a_surge_that_went_well_the_new_pod_is_young_and_nothing_has_failed() -> None:
+    young = surging(created_at=ago(200))
+    decision = SURGES.but(pods=(young, filler()), workloads=web(1, surged(60, ScaleKind.BACK))).decision(OLD)
+    assert decision.reason is Reason.POD_TOO_YOUNG
 
 
 def test_a_number_that_somebody_else_has_set_since_is_theirs() -> None:

@@ -221,7 +221,7 @@ class KubernetesCluster:
                     return kept
                 # readiness counts in the budgets of other pods, whenever they are decided about; and the scheduler's
                 # words change with each of its tries
-                known = replace(kept, ready=new.ready)
+                known = replace(kept, ready=new.ready, ready_changed_at=new.ready_changed_at)
                 if kept.unscheduled and new.unscheduled:
                     known = replace(known, unscheduled=new.unscheduled)
                 if known == new:
