@@ -253,6 +253,8 @@ def _idle_fallback(fallback: FallbackSection, mode: Mode) -> Iterator[_Objection
         yield (*path, "action"), text
     if "ready_within" in fallback.model_fields_set and fallback.strategy is not Strategy.SURGE:
         yield (*path, "readyWithin"), f"has no effect, as strategy is {fallback.strategy}"
+    if "landing" in fallback.model_fields_set and fallback.strategy is Strategy.SURGE:
+        yield (*path, "landing"), f"has no effect, as strategy is {fallback.strategy}"
     if drain is not None:
         if drain.notify is not None and fallback.strategy is Strategy.NONE:
             yield (*path, "drain", "notify"), f"has no effect, as strategy is {fallback.strategy}"

@@ -64,7 +64,7 @@ def test_everything_about_moving_arrives_in_the_core() -> None:
             then_force=True,
         ),
     )
-    assert loaded.warnings == ()
+    assert [warning.path for warning in loaded.warnings] == ["spec.fallback.landing"]  # which a surge does not need
 
 
 def test_an_endpoint_has_a_path_of_its_own_or_none() -> None:
@@ -200,7 +200,12 @@ def test_a_query_for_some_pods_is_promql(query: str) -> None:
             ],
         ),
         ("ResizeOrMigrate", "readyWithin: 1m", ["7: spec.fallback.readyWithin: has no effect, as strategy is Evict"]),
-        ("ResizeOrMigrate", "strategy: Surge, readyWithin: 1m, landing: Some", []),
+        ("ResizeOrMigrate", "strategy: Surge, readyWithin: 1m", []),
+        (
+            "ResizeOrMigrate",
+            "strategy: Surge, landing: Some",
+            ["7: spec.fallback.landing: has no effect, as strategy is Surge"],
+        ),
         (
             "ResizeOrMigrate",
             "strategy: None, drain: {endpoint: {port: 80}, notify: {port: 80}}",
