@@ -64,7 +64,13 @@ class KubernetesCluster:
         self._nodes: Cache[str, Node] = Cache(lambda _key, _old, new: new)
         self._controllers = Controllers(self._accept_owner, self._accept_scale)
         self._moves = Moves(
-            connection, self._pods, self._learn, self._controllers.learn, dry_run=server_dry_run, within_s=act_s
+            connection,
+            self._pods,
+            self._learn,
+            self._controllers.learn,
+            self._controllers.mark,
+            dry_run=server_dry_run,
+            within_s=act_s,
         )
         watch = partial(Watch[Any, Any], connection, timing=timing or Timing(), now_s=monotonic)
         self._extras = Extras(connection, timing or Timing(), monotonic, max_silence_s)

@@ -6,6 +6,8 @@ Kept current by watches of the cluster adapter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
 
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.decoded import Owned
@@ -21,7 +23,8 @@ from autoscaler.adapters.kubernetes.wire_workloads import (
     decode_replica_set,
     decode_stateful_set,
 )
-from autoscaler.core.model import Workload, WorkloadRef
+from autoscaler.core.actions import Scale
+from autoscaler.core.model import Ask, Workload, WorkloadRef
 
 _KINDS = {
     DEPLOYMENT: Kind("/apis/apps/v1/deployments", "deployments", decode_deployment),
@@ -62,6 +65,19 @@ class Controllers:
         one, cache = decode_deployment(body), self._caches[DEPLOYMENT]
         if one.value is not None and one.key in cache.items:
             cache.put(one)
+
+    def mark(self, scale: Scale, at: datetime) -> None:
+        """Let a Deployment that was scaled at this time count as such until the watch says so: without it nothing would
+        show that its surge has begun, and the next one would not be counted against the budgets."""
+        owned, cache = Owned(*scale.workload), self._caches[DEPLOYMENT]
+        known = cache.items.get(owned)
+        # a newer state shows the scale itself, and that it may have been followed since
+        if known is None or known.workload is None or known.workload.resource_version != scale.resource_version:
+            return
+        by = Ask(scale.kind, at)
+        marked = replace(known, workload=replace(known.workload, replicas=scale.replicas, scaled=by, settled=False))
+        cache.items[owned] = marked
+        self._accept(owned, known, marked)
 
     def _accept(self, owned: Owned, old: Controller | None, new: Controller | None) -> Controller | None:
         before, now = (one.workload if one is not None else None for one in (old, new))

@@ -6,7 +6,7 @@ Verbs: pods/eviction create (rbac/migrate); deployments/scale patch (rbac/surge)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -66,7 +66,8 @@ class _Seen:
 
 class Moves:
     """Performs moves. `pods`: the watch cache. `learn_pod`, `learn_workload`: take the JSON of a pod, of a Deployment,
-    newer than what the watch has told, so that what was done shows at once.
+    newer than what the watch has told, so that what was done shows at once. `mark_workload`: takes a scale that was
+    accepted at that time of the API server, where the Deployment could not be read again.
 
     `dry_run`: everything is sent with dryRun=All. `within_s`: timeout of each call, but for the dry run of an eviction.
     """
@@ -77,6 +78,7 @@ class Moves:
         pods: Cache[PodRef, Pod],
         learn_pod: Callable[[bytes], None],
         learn_workload: Callable[[bytes], None],
+        mark_workload: Callable[[Scale, datetime], None],
         *,
         dry_run: bool,
         within_s: float,
@@ -85,6 +87,7 @@ class Moves:
         self._pods = pods
         self._learn_pod = learn_pod
         self._learn_workload = learn_workload
+        self._mark_workload = mark_workload
         self._dry_run = dry_run
         self._within_s = within_s
 
@@ -119,24 +122,19 @@ class Moves:
     async def _ask(self, move: Evict, *, dry_run: bool) -> Outcome:
         preconditions = {"uid": move.uid, "resourceVersion": move.resource_version}
         options: dict[str, Any] = {"preconditions": preconditions} | ({"dryRun": ["All"]} if dry_run else {})
-        try:
-            answer = await self._connection.request(
-                "POST",
-                f"{_path(move.pod)}/eviction",
-                query=_DRY if dry_run else (),  # admission looks here, the eviction itself into its options
-                body={
-                    "apiVersion": "policy/v1",
-                    "kind": "Eviction",
-                    "metadata": {"name": move.pod.name, "namespace": move.pod.namespace},
-                    "deleteOptions": options,
-                },
-                within_s=min(self._within_s, TRIED_WITHIN_S) if dry_run else self._within_s,
-            )
-        except Unreachable as error:
-            return Outcome(OutcomeKind.UNKNOWN, str(error))
-        if answer.status < 400:
-            return _accepted(answer, "Status")
-        return eviction_refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
+        sent = self._connection.request(
+            "POST",
+            f"{_path(move.pod)}/eviction",
+            query=_DRY if dry_run else (),  # admission looks here, the eviction itself into its options
+            body={
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": move.pod.name, "namespace": move.pod.namespace},
+                "deleteOptions": options,
+            },
+            within_s=min(self._within_s, TRIED_WITHIN_S) if dry_run else self._within_s,
+        )
+        return await _outcome(sent, "Status", eviction_refusal)
 
     async def _is_leaving(self, move: Evict) -> bool | None:
         """Whether the pod has gone or is being deleted; what is read enters the cache. None: it cannot be read."""
@@ -178,6 +176,8 @@ class Moves:
         try:
             now = await self._read(move.workload)
         except KubernetesError:
+            if outcome.kind is OutcomeKind.ACCEPTED:
+                self._mark_workload(move, seen.at)
             return outcome  # the preconditions keep anything from being done twice
         if outcome.kind is OutcomeKind.ACCEPTED or now is None:
             return outcome
@@ -187,23 +187,18 @@ class Moves:
         return replace(outcome, detail=f"{outcome.detail}; read again, it has {now.deployment.spec.replicas} replicas")
 
     async def _patch(self, move: Scale, manager: str) -> Outcome:
-        try:
-            answer = await self._connection.request(
-                "PATCH",
-                f"{_deployments_path(move.workload)}/{move.workload.name}/scale",
-                query=[("fieldManager", manager), *(_DRY if self._dry_run else ())],
-                headers=_MERGE,
-                body={
-                    "metadata": {"uid": move.uid, "resourceVersion": move.resource_version},
-                    "spec": {"replicas": move.replicas},
-                },
-                within_s=self._within_s,
-            )
-        except Unreachable as error:
-            return Outcome(OutcomeKind.UNKNOWN, str(error))
-        if answer.status < 400:
-            return _accepted(answer, "Scale")
-        return scale_refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
+        sent = self._connection.request(
+            "PATCH",
+            f"{_deployments_path(move.workload)}/{move.workload.name}/scale",
+            query=[("fieldManager", manager), *(_DRY if self._dry_run else ())],
+            headers=_MERGE,
+            body={
+                "metadata": {"uid": move.uid, "resourceVersion": move.resource_version},
+                "spec": {"replicas": move.replicas},
+            },
+            within_s=self._within_s,
+        )
+        return await _outcome(sent, "Scale", scale_refusal)
 
     async def _read(self, workload: WorkloadRef) -> _Seen | None:
         """The Deployment as the server has it, which enters the cache; None if there is none. Raises
@@ -260,6 +255,17 @@ def _objection_to_scale(deployment: _Deployment, move: Scale) -> Outcome | None:
         )
         return Outcome(OutcomeKind.REFUSED, words, "ReplicasNotOwned")
     return None
+
+
+async def _outcome(sent: Awaitable[Answer], kind: str, refusal: Callable[[int, bytes, str | None], Outcome]) -> Outcome:
+    """What came of a move that is being sent. `kind`: of the object that is answered where it is accepted."""
+    try:
+        answer = await sent
+    except Unreachable as error:
+        return Outcome(OutcomeKind.UNKNOWN, str(error))
+    if answer.status < 400:
+        return _accepted(answer, kind)
+    return refusal(answer.status, answer.body, answer.headers.get("Retry-After"))
 
 
 def _accepted(answer: Answer, kind: str) -> Outcome:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -12,8 +13,9 @@ from autoscaler.adapters.kubernetes.scaled import last_scaled, manager_at
 from autoscaler.adapters.kubernetes.schema import ManagedFields
 from autoscaler.core.actions import Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Ask, Pod, PodRef, WorkloadRef
-from tests.adapters.kubernetes.api_server import ApiServer, Handler, always, answer, lose
-from tests.adapters.kubernetes.objects import Json, raw
+from tests.adapters.kubernetes.api_server import DEPLOYMENTS, PODS, ApiServer, Handler, always, answer, hang, lose
+from tests.adapters.kubernetes.conftest import Build
+from tests.adapters.kubernetes.objects import Json, pod, raw
 from tests.adapters.kubernetes.refusals import LOST, status
 
 REF = PodRef("sim", "bridge-0")
@@ -61,7 +63,7 @@ def learned() -> list[bytes]:
 @pytest.fixture
 def moves(connection: Connection, learned: list[bytes]) -> Moves:
     pods: Cache[PodRef, Pod] = Cache(lambda _key, _old, new: new)
-    return Moves(connection, pods, learned.append, learned.append, dry_run=False, within_s=0.3)
+    return Moves(connection, pods, learned.append, learned.append, lambda *_: None, dry_run=False, within_s=0.3)
 
 
 async def test_a_scale_is_one_merge_patch_whose_manager_says_why_and_when(
@@ -172,9 +174,61 @@ async def test_a_deployment_that_cannot_be_read_again_changes_no_outcome(
     assert outcome.kind is (OutcomeKind.ACCEPTED if sent is SCALED else OutcomeKind.UNKNOWN)
 
 
+@pytest.mark.parametrize("then", [always(503, "oops"), always(200, "<html>"), lose, hang])
+async def test_a_scale_that_was_accepted_counts_until_the_watch_says_more(
+    then: Handler, api: ApiServer, build: Build
+) -> None:
+    bridge = pod()
+    bridge["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "bridge", "controller": True}]
+    api.objects[DEPLOYMENTS], api.objects[PODS] = [deployment()], [bridge]
+    changed: list[PodRef] = []
+    cluster = await build(changed=changed.append)
+    api.next_answers[READ].extend([listed(deployment()), then, then])  # the HTTP library repeats a lost GET by itself
+    api.next_answers[SCALE].append(SCALED)
+    assert (await cluster.move(scale(3))).kind is OutcomeKind.ACCEPTED
+    (manager,) = [seen.query["fieldManager"] for seen in api.seen if seen.method == "PATCH"]
+    known = (await cluster.observe()).workloads[BRIDGE]
+    assert (known.replicas, known.settled) == (3, False)
+    assert known.scaled == last_scaled([ManagedFields(manager, "scale")])
+    assert changed == [REF]
+    api.send(DEPLOYMENTS, "MODIFIED", deployment(version=44, replicas=5))
+    async with asyncio.timeout(5):
+        while (await cluster.observe()).workloads[BRIDGE].replicas != 5:
+            await asyncio.sleep(0.01)
+    assert (await cluster.observe()).workloads[BRIDGE].scaled is None
+
+
+async def test_what_the_watch_has_said_since_a_scale_is_not_overwritten(api: ApiServer, build: Build) -> None:
+    api.objects[DEPLOYMENTS] = [deployment()]
+    cluster = await build()
+
+    async def undone(_: web.Request) -> web.StreamResponse:
+        api.send(DEPLOYMENTS, "MODIFIED", deployment(version=44))
+        async with asyncio.timeout(5):
+            while (await cluster.observe()).workloads[BRIDGE].resource_version != "44":
+                await asyncio.sleep(0.01)
+        return answer(503, "oops")
+
+    api.next_answers[READ].extend([listed(deployment()), undone])
+    api.next_answers[SCALE].append(SCALED)
+    assert (await cluster.move(scale(3))).kind is OutcomeKind.ACCEPTED
+    known = (await cluster.observe()).workloads[BRIDGE]
+    assert (known.replicas, known.scaled) == (2, None)
+
+
+@pytest.mark.parametrize("refused", [lose, always(503, "oops"), status(409, "the object has been modified")])
+async def test_a_scale_of_which_nothing_is_known_does_not_count(refused: Handler, api: ApiServer, build: Build) -> None:
+    api.objects[DEPLOYMENTS] = [deployment()]
+    cluster = await build(watch=False)
+    api.next_answers[READ].extend([listed(deployment()), always(503, "oops")])
+    api.next_answers[SCALE].append(refused)
+    assert (await cluster.move(scale(3))).kind is not OutcomeKind.ACCEPTED
+    assert (await cluster.observe()).workloads[BRIDGE].replicas == 2
+
+
 async def test_a_server_dry_run_scales_nothing(api: ApiServer, connection: Connection) -> None:
     pods: Cache[PodRef, Pod] = Cache(lambda _key, _old, new: new)
-    moves = Moves(connection, pods, lambda _: None, lambda _: None, dry_run=True, within_s=0.3)
+    moves = Moves(connection, pods, lambda _: None, lambda _: None, lambda *_: None, dry_run=True, within_s=0.3)
     api.next_answers[READ].append(listed(deployment()))
     api.next_answers[SCALE].append(SCALED)
     assert (await moves.perform(scale(3))).kind is OutcomeKind.ACCEPTED
