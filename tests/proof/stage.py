@@ -89,13 +89,24 @@ class Stage:
             return
         await self._run(pod.manifest, pod.phase, {"main": pod.sets_aside, "side": pod.side_sets_aside})
         if pod.asks is not None:
-            ask = [{"name": "main", "resources": {"requests": quantities(pod.asks)}}]
-            await self._patch(f"{pod.path}/resize", {"spec": {"containers": ask}})
+            await self._until(lambda: self._ask(pod))
         if pod.infeasible:
             condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "observedGeneration": 2}
             await self._patch(f"{pod.path}/status", {"status": {"conditions": [condition]}})
         if pod.leaving:
             await self._api.call("DELETE", pod.path, {})
+
+    async def _ask(self, pod: Placed) -> bool:
+        """Ask for the pod's new requests; not yet, if admission has not heard of its node so far."""
+        assert pod.asks is not None
+        containers = [{"name": "main", "resources": {"requests": quantities(pod.asks)}}]
+        try:
+            await self._patch(f"{pod.path}/resize", {"spec": {"containers": containers}})
+        except ApiError as error:
+            if error.status == 403 and f'node "{pod.node}" not found' in str(error):
+                return False
+            raise
+        return True
 
     async def _run(self, manifest: Json, phase: str, sets_aside: Mapping[str, ResourceList | None] = _AS_ASKED) -> None:
         """Create a pod that has a node, and say of it what its kubelet would."""
