@@ -5,6 +5,7 @@ Source: policy/v1 (Eviction, PodDisruptionBudget), apps/v1 (who makes another po
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -30,6 +31,7 @@ REPLACED_BY = frozenset({"StatefulSet", "ReplicaSet"})
 GATE_LASTS = timedelta(seconds=30)
 """For how long what was last heard of a pod's sessions is believed."""
 
+_NUMBER = re.compile("[0-9]{1,10}%?")
 _REVISION = "controller-revision-hash"
 _KEEPS = {  # annotation: the value with which it says that a pod must stay
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -91,7 +93,7 @@ def settled(pod: Pod, owner: Workload | None, topmost: Workload | None) -> Check
 
 def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True) -> Check:
     """Whether PodDisruptionBudgets let the Eviction API evict the pod now. The API server's own answer decides in the
-    end. `ready` False: only what cannot pass counts, as the pod will have one sibling more by then."""
+    end. `ready` False: whether they will once the pod has one sibling more, and that is healthy."""
 
     def check(holds: bool, words: str) -> Check:
         return Check("disruption budget", Reason.EVICTION_BLOCKED, holds, words)
@@ -109,12 +111,32 @@ def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True)
     (one,) = found
     words = f"{one.name} needs {one.desired} healthy of {one.expected}, and has {one.healthy}"
     if not ready:
-        return check(one.healthy + 1 > one.desired, words)
+        desired = desired_for(one, one.expected + 1)
+        if desired is None:
+            return check(one.healthy + 1 > one.desired, words)
+        words = f"{one.name} will need {desired} healthy of {one.expected + 1}, and have {one.healthy + 1}"
+        return check(one.healthy + 1 > desired, words)
     if not one.current:
         return check(False, f"{one.name} is still being processed by its controller")
     if not pod.ready and (one.always_allow or one.healthy >= one.desired > 0):
         return check(True, words)
     return check(one.allowed > 0, words)
+
+
+def desired_for(budget: DisruptionBudget, expected: int) -> int | None:
+    """How many healthy pods a budget would want if so many were expected; None if it does not say so in a way that is
+    known. Percentages are rounded up (pkg/controller/disruption, getExpectedPodCount)."""
+    if budget.max_unavailable:
+        most = _share(budget.max_unavailable, expected)
+        return None if most is None else max(expected - most, 0)
+    return _share(budget.min_available, expected)
+
+
+def _share(text: str, total: int) -> int | None:
+    """An IntOrString, of a total."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
 
 
 def old_enough(pods: Iterable[Pod], policy: Policy, now: datetime) -> Check:

@@ -116,7 +116,8 @@ class Scheduling:
 class DisruptionBudget:
     """A PodDisruptionBudget, as its controller has filled it in. `current`: the status is of this generation.
 
-    `always_allow`: `unhealthyPodEvictionPolicy: AlwaysAllow`.
+    `always_allow`: `unhealthyPodEvictionPolicy: AlwaysAllow`. `min_available`, `max_unavailable`: "2" or "50%", at most
+    one of them; empty where it is absent.
     """
 
     namespace: str
@@ -128,6 +129,8 @@ class DisruptionBudget:
     expected: int = 0  # status.expectedPods
     always_allow: bool = False
     current: bool = True
+    min_available: str = ""
+    max_unavailable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ class Vertical(Object):
 
 class BudgetSpec(Wire):
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 

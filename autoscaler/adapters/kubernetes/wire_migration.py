@@ -69,7 +69,14 @@ def _budget(wire: schema_extras.Budget) -> DisruptionBudget:
         expected=status.expected_pods,
         always_allow=wire.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         current=status.observed_generation == wire.metadata.generation,
+        min_available=_number(wire.spec.min_available),
+        max_unavailable=_number(wire.spec.max_unavailable),
     )
+
+
+def _number(wire: int | str | None) -> str:
+    """An IntOrString as text."""
+    return "" if wire is None else str(wire)
 
 
 def _claim(wire: schema_extras.Claim) -> VolumeClaim | None:

@@ -235,7 +235,9 @@ async def test_budgets_and_volumes_are_seen_as_their_controllers_fill_them_in(ri
     assert seen.capabilities == frozenset(Capability)
     (budget,) = [one for one in seen.disruption_budgets if one.namespace == namespace]
     selector = LabelSelector((("app", "bridge"),))
-    assert budget == DisruptionBudget(namespace, "keep", selector, allowed=1, healthy=2, desired=1, expected=2)
+    assert budget == DisruptionBudget(
+        namespace, "keep", selector, allowed=1, healthy=2, desired=1, expected=2, min_available="1"
+    )
     assert seen.storage.claims[key] == VolumeClaim(namespace, "data", name, name, frozenset({"ReadWriteOnce"}))
     terms = (NodeTerm((NodeRequirement("zone", "In", ("a",)),)),)
     zone = {"topology.kubernetes.io/zone": "a"}

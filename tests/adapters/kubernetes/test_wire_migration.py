@@ -62,8 +62,29 @@ def test_a_disruption_budget_is_read_as_its_controller_filled_it_in() -> None:
     one = decode_budget(raw(budget()))
     assert one.key == Owned("sim", "PodDisruptionBudget/keep")
     assert one.value == DisruptionBudget(
-        "sim", "keep", LabelSelector((("app", "bridge"),)), allowed=1, healthy=3, desired=2, expected=4
+        *("sim", "keep", LabelSelector((("app", "bridge"),))),
+        allowed=1,
+        healthy=3,
+        desired=2,
+        expected=4,
+        min_available="1",
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "read"),
+    [
+        ({"minAvailable": 0}, ("0", "")),
+        ({"minAvailable": "50%"}, ("50%", "")),
+        ({"minAvailable": None, "maxUnavailable": 1}, ("", "1")),
+        ({"minAvailable": None, "maxUnavailable": "0%"}, ("", "0%")),
+        ({"minAvailable": None}, ("", "")),
+    ],
+)
+def test_what_a_budget_asks_for_is_read_as_it_was_written(spec: Json, read: tuple[str, str]) -> None:
+    found = decode_budget(raw(budget(**spec))).value
+    assert found is not None
+    assert (found.min_available, found.max_unavailable) == read
 
 
 @pytest.mark.parametrize(
