@@ -15,7 +15,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 from autoscaler.core.actions import AskKind, Evict, Move, Outcome, OutcomeKind, Scale, ScaleKind
-from autoscaler.core.model import Container, ContainerKind, PodRef, Problem, QoSClass, Resource, ResourceList, Resources
+from autoscaler.core.drift import Drift, Side, drifts
+from autoscaler.core.model import (
+    Container,
+    ContainerKind,
+    PodRef,
+    Problem,
+    QoSClass,
+    Resource,
+    ResourceList,
+    Resources,
+    WorkloadRef,
+)
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Check, Decision, MigrationReport, Plan, PredictedOutcome, Proposal
 from autoscaler.core.policy import Mode, Policy, Strategy
@@ -118,6 +129,16 @@ class MovePart(_Part, frozen=True):
     replicas: Annotated[int | None, Meta(description="How many the Deployment gets; null for an eviction.")]
 
 
+class DriftPart(_Part, frozen=True):
+    """One amount in force that differs from what the owner's template would give the next pod."""
+
+    container: str
+    resource: Resource
+    side: Side
+    template: Quantity
+    live: Annotated[Quantity | None, Meta(description="In force, whatever has been asked for; null: there is none.")]
+
+
 class Item(_Part, frozen=True):
     """One selected pod. `reason` says why something is done, or why not; docs/reasons.md lists them all."""
 
@@ -141,6 +162,9 @@ class Item(_Part, frozen=True):
         MigrationPart | None, Meta(description="Where the policy may move the pod and its resize is not over.")
     ]
     move: Annotated[MovePart | None, Meta(description="With action Migrate, Surge or SurgeBack.")]
+    drift: Annotated[
+        list[DriftPart], Meta(description="Empty where there is none, or the owner's template is not known.")
+    ]
 
     @property
     def proposes(self) -> bool:
@@ -182,7 +206,7 @@ def document(
     return Document(
         SCHEMA_VERSION,
         _instant(plan.taken_at),
-        [_item(decision, plan.taken_at, modes, (answers or {}).get(decision.pod.ref)) for decision in decisions],
+        [_item(decision, plan, modes, (answers or {}).get(decision.pod.ref)) for decision in decisions],
         [ProblemPart(p.source, p.reason, p.detail) for p in sorted({*plan.problems, *problems}, key=_problem_key)],
     )
 
@@ -193,8 +217,9 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _item(decision: Decision, now: datetime, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:
+def _item(decision: Decision, plan: Plan, modes: Mapping[str, Mode], answer: Outcome | None) -> Item:
     pod = decision.pod
+    owner = plan.workloads.get(WorkloadRef(pod.namespace, pod.owner or ""))
     return Item(
         namespace=pod.namespace,
         pod=pod.name,
@@ -212,8 +237,9 @@ def _item(decision: Decision, now: datetime, modes: Mapping[str, Mode], answer: 
         containers=[_container(proposal) for proposal in decision.proposals],
         due_at=None if decision.due_at is None else _instant(decision.due_at),
         server=None if answer is None else ServerAnswer(answer.kind, answer.detail, answer.cause),
-        migration=None if decision.migration is None else _migration(decision.migration, now),
+        migration=None if decision.migration is None else _migration(decision.migration, plan.taken_at),
         move=None if decision.move is None else _move(decision.move),
+        drift=[_drift(one) for one in drifts(pod, owner)],
     )
 
 
@@ -259,6 +285,12 @@ def _move(move: Move) -> MovePart:
     if isinstance(move, Evict):
         return MovePart(f"Pod/{move.pod.name}", move.uid, move.resource_version, None)
     return MovePart(move.workload.object, move.uid, move.resource_version, move.replicas)
+
+
+def _drift(drift: Drift) -> DriftPart:
+    quantity = drift.resource.quantity
+    live = None if drift.live is None else quantity(drift.live)
+    return DriftPart(drift.container, drift.resource, drift.side, quantity(drift.template), live)
 
 
 def _qos_class_after(decision: Decision) -> QoSClass:

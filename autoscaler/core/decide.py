@@ -110,7 +110,7 @@ def decide(
     if scope is None:
         problems += (_matches_nothing(policy) for policy in config.policies if policy.name not in matched)
     made, left_behind = decisions.with_surges_ended(made, everything=scope is None)
-    return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind))
+    return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads)
 
 
 def _named(policy: Policy) -> str:

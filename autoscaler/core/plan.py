@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 from autoscaler.core.actions import AskKind, ContainerResize, Move, Resize
-from autoscaler.core.model import Container, Pod, PodRef, Problem, ResourceList, Resources
+from autoscaler.core.model import Container, Pod, PodRef, Problem, ResourceList, Resources, Workload, WorkloadRef
 from autoscaler.core.order import precedence
 from autoscaler.core.policy import DrainPolicy, Strategy
 from autoscaler.core.reasons import Reason
@@ -127,11 +129,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer of one turn."""
+    """The answer of one turn. `workloads`: those of the snapshot, for whoever compares pods with their templates."""
 
     taken_at: datetime
     decisions: tuple[Decision, ...]
     problems: tuple[Problem, ...] = ()
+    workloads: Mapping[WorkloadRef, Workload] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @property
     def acting(self) -> list[Decision]:

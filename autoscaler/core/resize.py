@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from autoscaler.core.model import Container, ContainerKind, Pod, ResourceList
 
-# The systemd cgroup driver rounds CPU quota up to 10m, so what is read back may differ by that much.
-_CPU_TOLERANCE_M = 10
+CPU_TOLERANCE_M = 10
+"""The systemd cgroup driver rounds CPU quota up to 10m, so what is read back may differ by that much."""
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 
@@ -88,8 +88,8 @@ def _applied(container: Container) -> bool:
     # a container that has ended, or is not running, is judged by what is allocated alone
     if container.actual is None or not container.running or container.kind is ContainerKind.INIT:
         return True
-    return _same(container.spec.requests, container.actual.requests, _CPU_TOLERANCE_M) and _same(
-        container.spec.limits, container.actual.limits, _CPU_TOLERANCE_M
+    return _same(container.spec.requests, container.actual.requests, CPU_TOLERANCE_M) and _same(
+        container.spec.limits, container.actual.limits, CPU_TOLERANCE_M
     )
 
 

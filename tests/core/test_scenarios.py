@@ -25,6 +25,7 @@ SCENARIOS = {
     "MIG-02, one clock": "core/test_ladder.py::test_one_clock_runs_on_when_deferred_and_infeasible_alternate",
     "MIG-03": "e2e/test_migrations.py::"
     "test_a_controller_killed_right_after_the_eviction_is_followed_by_one_that_resizes_and_evicts_nothing",
+    "MIG-03, drift": "cli/test_drift.py::test_mig_03_plan_and_explain_say_it_of_a_pod_that_was_resized_in_place",
     "MIG-04": "core/test_landing.py::test_room_is_what_the_largest_of_desired_allocated_and_actual_leaves",
     "MIG-05": "e2e/test_migrations.py::test_fifty_that_are_due_at_once_go_two_at_a_time",
     "ACC-01": "e2e/test_main_job.py::test_usage_rises_and_falls_and_the_pods_follow_in_place",

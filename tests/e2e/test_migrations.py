@@ -178,6 +178,8 @@ def test_a_controller_killed_right_after_the_eviction_is_followed_by_one_that_re
         stage.rig.kubectl("drain", other, "--pod-selector=app=sim")
         eventually("it has its size again", stage.landed(third), 30)
         eventually("it rests", lambda: reasons(second) == {"AtTarget": 1})
+    drifting = {"container": "app", "resource": "cpu", "template": "1", "live": "2"}
+    assert stage.planned()["sim-0"]["drift"] == [drifting | {"side": side} for side in ("request", "limit")]
     assert stage.evicted() == ["sim-0"]
     *_, resized_at = (one.at for one in stage.writes() if one.what == "patch pods/resize")
     started_at = datetime.fromisoformat(stage.pod()["status"]["startTime"])

@@ -8,6 +8,7 @@ from autoscaler.cli.document import Document, Item
 from autoscaler.cli.rendering.words import (
     cell,
     check,
+    drift,
     mark,
     migration,
     prediction,
@@ -60,6 +61,8 @@ def _section(item: Item) -> list[str]:
     if item.migration:
         lines.append(f"- Migration: {_plain(migration(item))}")
         lines += [f"  - {mark(one)}: {_plain(check(one))}" for one in item.migration.checks]
+    if item.drift:
+        lines.append(f"- Drift: {_plain(drift(item))}")
     lines += [
         f"- `{container.name}` {_plain(step)}"
         for container in item.containers

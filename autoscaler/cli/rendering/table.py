@@ -16,6 +16,7 @@ from autoscaler.cli.rendering.words import (
     because,
     cell,
     check,
+    drift,
     mark,
     migration,
     prediction,
@@ -86,6 +87,8 @@ def _head(item: Item, width: int) -> Iterator[RenderableType]:
     if item.migration is not None:
         yield _labelled("Migration", migration(item), width)
     yield _labelled("QoS", qos(item), width)
+    if item.drift:
+        yield _labelled("Drift", drift(item), width)
 
 
 def _checks(item: Item, width: int) -> Iterator[RenderableType]:

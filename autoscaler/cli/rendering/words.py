@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, Sides
+from autoscaler.core.drift import Side
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
@@ -58,6 +60,18 @@ def verdict(item: Item) -> str:
 def prediction(item: Item) -> str:
     """The predicted outcome with its arithmetic."""
     return ": ".join(filter(None, (item.prediction.outcome.value, item.prediction.detail)))
+
+
+def drift(item: Item) -> str:
+    """`app cpu template 2, live 3`, one after the other; with the side where request and limit differ in that."""
+    texts = []
+    for (container, resource), parts in groupby(item.drift, lambda one: (one.container, one.resource)):
+        by_side = {one.side: f"template {one.template}, live {one.live or 'unset'}" for one in parts}
+        if len(by_side) == len(Side) and len({*by_side.values()}) == 1:
+            texts.append(f"{container} {resource} {by_side[Side.REQUEST]}")
+        else:
+            texts += [f"{container} {resource} {side} {text}" for side, text in by_side.items()]
+    return "; ".join(texts)
 
 
 def migration(item: Item) -> str:
