@@ -166,10 +166,10 @@ async def test_who_has_lost_the_lead_while_deciding_moves_nothing() -> None:
 
 async def test_the_pod_is_followed_whose_sessions_matter_whoever_the_decision_is_about() -> None:
     """The newest pod of a surge that is over is to go, and the decision is about the first of its pods."""
-    newest = newcomer("web-1-zzz")
+    newest = newcomer("web-1-zzz", created=3600)
     grown = surging(conditions=(), containers=(container(WANTED),))
     policies = (moving(strategy=Strategy.SURGE, drain=drained()),)
-    scene = WEB.but(pods=(grown, newest, filler()), workloads=web(2, surged()), policies=policies)
+    scene = WEB.but(pods=(grown, newest, filler()), workloads=web(2, surged(3600)), policies=policies)
     stage = Stage(scene)
     await stage.run()
     ((drains, _),) = stage.sessions.followed

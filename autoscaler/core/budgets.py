@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from autoscaler.core import kubelet
 from autoscaler.core.guards import Hold
-from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Resources, WorkloadRef
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Pod, PodRef, Resources, Workload, WorkloadRef
 from autoscaler.core.plan import Check, PredictedOutcome, Prediction
-from autoscaler.core.policy import Config, Mode
+from autoscaler.core.policy import Config
 from autoscaler.core.preconditions import unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
@@ -129,7 +129,7 @@ class Ledger:
             now = self._snapshot.taken_at
             found = ((pod, disrupted(pod, now)) for pod in self._snapshot.pods.values())
             self._known = [_absence(pod, one.until) for pod, one in found if one is not None]
-            if any(policy.mode is Mode.RESIZE_OR_MIGRATE for policy in self._config.policies):
+            if any(policy.moves for policy in self._config.policies):
                 known = {one.name for one in self._known}
                 self._known += [one for one in self._moving() if one.name not in known]
         decided = {one.name for one in self._disrupting}
@@ -146,19 +146,23 @@ class Ledger:
         most = max(
             budgets.max_disruptions_per_workload, budgets.max_disruptions_per_namespace, budgets.max_disruptions_cluster
         )
-        for workload in self._snapshot.workloads.values():
-            if workload.owned:
-                continue
-            like = Pod(workload.ref.namespace, "", "", labels=workload.labels)
-            if (missing := self._siblings.missing(workload)) and self._may_move(like):
-                for number in range(min(missing, most)):
-                    name = f"pod {number + 1} of {missing} missing of {workload.ref}"
-                    yield _Absence(name, workload.ref.namespace, workload.ref.object)
+        for workload, missing in self.missing():
+            for number in range(min(missing, most)):
+                name = f"pod {number + 1} of {missing} missing of {workload.ref}"
+                yield _Absence(name, workload.ref.namespace, workload.ref.object)
         for workload in self._surges.going:
             yield _Absence(_surge_of(workload.ref), workload.ref.namespace, workload.ref.object)
 
+    def missing(self) -> Iterator[tuple[Workload, int]]:
+        """Workloads whose pods may be moved, with how many of them are missing."""
+        for workload in self._snapshot.workloads.values():
+            if workload.owned or not (missing := self._siblings.missing(workload)):
+                continue
+            if self._may_move(Pod(workload.ref.namespace, "", "", labels=workload.labels)):
+                yield workload, missing
+
     def _may_move(self, pod: Pod) -> bool:
-        return any(policy.mode is Mode.RESIZE_OR_MIGRATE for policy in self._config.policies_of(pod))
+        return any(policy.moves for policy in self._config.policies_of(pod))
 
 
 def _surge_of(workload: WorkloadRef) -> str:

@@ -108,6 +108,7 @@ def decide(
     made.sort(key=lambda decision: decision.pod.ref)
     problems = [*snapshot.problems, *measurements.problems, *_capabilities_missing(snapshot, config)]
     if scope is None:
+        problems += decisions.missing()
         problems += (_matches_nothing(policy) for policy in config.policies if policy.name not in matched)
     made, left_behind = decisions.with_surges_ended(made, everything=scope is None)
     return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -26,6 +26,7 @@ from autoscaler.core.resize import PhaseReport
 from autoscaler.core.rooms import Rooms
 from autoscaler.core.siblings import Siblings
 from autoscaler.core.sizing import Sized, size, unchanged
+from autoscaler.core.successors import Successors
 from autoscaler.core.surge import Surges
 
 
@@ -67,7 +68,8 @@ class Decisions:
         siblings = Siblings(snapshot)
         self.surges = Surges(snapshot, config, siblings)
         self._ledger = Ledger(snapshot, self._rooms, siblings, self.surges, config)
-        self._migrations = Migrations(snapshot, siblings, self.surges, self._ledger, gates, notes)
+        successors = Successors(snapshot, config, siblings, notes)
+        self._migrations = Migrations(snapshot, siblings, self.surges, self._ledger, successors, gates, notes)
 
     def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport) -> Decision:
         """A pod whose resize is not over: wait, the patch that the ladder calls for, or the move that is due."""
@@ -182,6 +184,15 @@ class Decisions:
         self._rooms.grant(pod, proposed)
         action = resize_of(pod, proposals)
         return Decision(pod, policy.name, Reason.INCREASE, words, proposals, action, prediction)
+
+    def missing(self) -> Iterator[Problem]:
+        """Workloads that may be moved and whose controllers have not made all of their pods: of one that is not there,
+        there is no decision."""
+        for workload, count in self._ledger.missing():
+            words = (
+                f"{count} of {workload.replicas} pods missing; nothing of it is moved until its controller made them"
+            )
+            yield Problem(f"{workload.ref.object} in {workload.ref.namespace}", "PodsMissing", words)
 
     def with_surges_ended(self, made: list[Decision], *, everything: bool) -> tuple[list[Decision], list[Problem]]:
         """The decisions, one of them with the end of each surge that nobody needs any more. `everything`: the decisions

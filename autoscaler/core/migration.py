@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from autoscaler.core import preconditions, surge
-from autoscaler.core.actions import Evict, Move, ScaleKind
+from autoscaler.core.actions import Evict, Move
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.guards import Hold
 from autoscaler.core.landing import Landings, Proof
@@ -22,12 +22,14 @@ from autoscaler.core.plan import Check, Drain, Gate, MigrationReport
 from autoscaler.core.policy import Landing, Mode, Policy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.siblings import Siblings
+from autoscaler.core.successors import Successors
 from autoscaler.core.surge import Surges
 
 MEASURED_AHEAD = timedelta(minutes=1)
 """How long before its deadline a pod's sessions begin to be asked for, so that they are known when it comes."""
 
 _NAMED = 3  # nodes in one detail
+_LAST_TRY = "last try"
 _LOOKS_AGAIN = timedelta(seconds=5)
 _SESSIONS = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
 
@@ -67,6 +69,7 @@ class Migrations:
         siblings: Siblings,
         surges: Surges,
         ledger: Ledger,
+        successors: Successors,
         gates: Mapping[PodRef, Gate],
         notes: Notes,
     ) -> None:
@@ -74,7 +77,9 @@ class Migrations:
         self._siblings = siblings
         self._surges = surges
         self._ledger = ledger
+        self._successors = successors
         self._landings = Landings(snapshot, notes.static)
+        self._promised = False
         self._gates = gates
         self._notes = notes
         self._now = snapshot.taken_at
@@ -101,12 +106,13 @@ class Migrations:
         drain = self._drain(pod, policy, report, surging)
         if self._now < due_at:
             return Course(report, drain=drain)
-        return self._due(pod, policy, report, topmost, surging, drain, words)
+        return self._due(pod, policy, target, report, topmost, surging, drain, words)
 
     def _due(
         self,
         pod: Pod,
         policy: Policy,
+        target: Mapping[str, Resources],
         report: MigrationReport,
         topmost: Workload | None,
         surging: Workload | None,
@@ -127,7 +133,7 @@ class Migrations:
             return Course(report, hold=Hold(Reason.RECOMMEND_ONLY, f"{how.strategy} to {where}; {words}"), drain=drain)
         self._ledger.disrupt(pod)
         if surging is None:
-            self._promise(pod)
+            self._landings.promise(pod, target)
         if how.strategy is Strategy.SURGE and surging is None and topmost is not None:
             return Course(report, Reason.SURGE, f"to {where}; {words}", surge.begin(topmost, pod), drain=drain)
         evict = Evict(pod.ref, pod.uid, pod.resource_version, report.landing)
@@ -164,7 +170,7 @@ class Migrations:
             preconditions.permission(self._snapshot, Strategy.SURGE),  # in vain if the scale cannot follow
             preconditions.evictable(newest),
             preconditions.budget(newest, self._snapshot.disruption_budgets),
-            self._scaled_back(workload),
+            preconditions.old_enough((newest,), policy, self._now),
             *self._last_try(pod),
         ]
         if how is not None and all(check.holds for check in checks):
@@ -180,8 +186,11 @@ class Migrations:
             words, hold=Hold(blocked.reason, f"{words}; {newest.name}: {blocked.detail}", due_at), drain=drain
         )
 
-    def _promise(self, pod: Pod) -> None:
-        self._landings.promise(pod, {container.name: container.spec for container in pod.containers})
+    def _promise_successors(self) -> None:
+        if not self._promised:
+            self._promised = True
+            for pod, target in self._successors.remembered():
+                self._landings.promise(pod, target)
 
     def _checks(
         self,
@@ -199,6 +208,7 @@ class Migrations:
             preconditions.permission(snapshot, how.strategy),
             preconditions.replaceable(pod),
             preconditions.evictable(pod),
+            preconditions.ready(pod),
         ]
         new: list[Pod] = []
         if surging is not None:
@@ -206,10 +216,12 @@ class Migrations:
             # before the workload, which is changing until its ReplicaSet has followed
             checks.append(self._surges.ready(pod, surging, how.ready_within))
             checks.append(preconditions.settled(pod, owner, topmost))
+            checks.append(surge.possible(pod, topmost, snapshot))
             landing = tuple(one.node for one in new if one.node is not None)
         else:
             checks.append(preconditions.settled(pod, owner, topmost))
             created = {} if owner is None else owner.template
+            self._promise_successors()
             proof = self._landings.prove(pod, created, target, stays=surges)
             landing = proof.nodes
             checks.append(_landing(pod, proof, snapshot, every=how.landing is Landing.EVERY and not surges))
@@ -221,21 +233,22 @@ class Migrations:
         checks.append(preconditions.old_enough((pod, *others), policy, self._now))
         checks.append(self._siblings_available(others, topmost))
         if surges and surging is None:  # after the age, which is what keeps the new pod of a surge that went well
-            begun = None if topmost is None else self._notes.last_scale(topmost, ScaleKind.SURGE, self._now)
-            until = None if begun is None else begun.until
+            until = None if topmost is None else self._notes.surged(topmost, self._now)
             checks.append(surge.rested(topmost, policy.fallback.retry_after, until, self._now))
         checks.append(self._ledger.check_move(pod))
+        if surging is None:
+            checks.append(self._on_their_way())
         return [*checks, *self._last_try(pod)], landing
+
+    def _on_their_way(self) -> Check:
+        """Whether it is known how much room the successors of other pods will need."""
+        unknown = self._successors.unknown()
+        words = f"a pod of {unknown} is being replaced, and how large it will be is not known yet" if unknown else ""
+        return Check("other moves", Reason.DISRUPTION_BUDGET, not unknown, words)
 
     def _last_try(self, pod: Pod) -> Iterator[Check]:
         if (refusal := self._notes.refused_move(pod, self._now)) is not None:
-            yield Check("last try", refusal.reason, False, refusal.detail, refusal.until)
-
-    def _scaled_back(self, workload: Workload) -> Check:
-        """Whether a scale can be counted on to follow an eviction that prepares it."""
-        if (last := self._notes.last_scale(workload, ScaleKind.BACK, self._now)) is None:
-            return Check("last scale", Reason.SURGING, True)
-        return Check("last scale", Reason.SURGING, False, f"the scale did not follow: {last.detail}", last.until)
+            yield Check(_LAST_TRY, refusal.reason, False, refusal.detail, refusal.until)
 
     def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:
         down = [one.name for one in others if preconditions.unavailable(one)]
@@ -248,12 +261,13 @@ class Migrations:
         how = policy.fallback.migration
         if how.drain is None or self._now < report.due_at - MEASURED_AHEAD:
             return None
-        blocked = report.blocked
+        # a try that failed is made again soon, and is no reason to let new sessions in meanwhile
+        waits = any(not one.holds and one.name not in (_LAST_TRY, "sessions") for one in report.checks)
         telling = (
             policy.mode is Mode.RESIZE_OR_MIGRATE
             and self._now >= report.due_at
             and (how.strategy is not Strategy.SURGE or surging is not None)
-            and (blocked is None or blocked.reason in _SESSIONS)
+            and not waits
         )
         return Drain(pod.ref, pod.uid, pod.ip, how.drain, telling, report.due_at)
 

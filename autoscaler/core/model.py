@@ -156,7 +156,7 @@ class Pod:
     `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program, and those by which others
     say that a pod must not be moved. `ready`: condition Ready; `ready_changed_at`: since when it is as it is. `owner`:
     the direct controller, "Kind/name". `disrupted`: condition DisruptionTarget, by whoever it was. `unscheduled`: why
-    the scheduler finds no node for it.
+    the scheduler finds no node for it. `gone_by`: when one that is being deleted should have stopped.
     """
 
     namespace: str
@@ -183,6 +183,7 @@ class Pod:
     gated: str | None = None  # what marks it as another quota system's, in words
     owner: str | None = None
     created_at: datetime | None = None
+    gone_by: datetime | None = None
     ready_changed_at: datetime | None = None
     ip: str = ""
     disrupted: bool = False

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import NamedTuple
 
-from autoscaler.core.actions import AskKind, Outcome, OutcomeKind, Scale, ScaleKind
-from autoscaler.core.model import RESOURCES, Pod, Resource, ResourceList, Resources, Workload
+from autoscaler.core.actions import AskKind, Evict, Outcome, OutcomeKind, Scale, ScaleKind
+from autoscaler.core.model import RESOURCES, Pod, PodRef, Resource, ResourceList, Resources, Workload
 from autoscaler.core.plan import Decision, Plan, PredictedOutcome
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
@@ -72,39 +72,41 @@ class MoveRefusal(NamedTuple):
     times: int = 1
 
 
-class ScaleNote(NamedTuple):
-    """The last scale of a Deployment, where that may not show it: a surge that was begun, as somebody else may set the
-    number since, or a scale back that did not come about, which an eviction would prepare, each time anew. `until`:
-    until when no such surge is begun, no such eviction made."""
+class Successor(NamedTuple):
+    """What an evicted pod's successor will ask for, by container name, and when the pod was evicted."""
 
-    kind: ScaleKind
-    until: datetime
-    detail: str = ""
+    pod: Pod
+    target: Mapping[str, Resources]
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
     """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change.
 
-    `moves`: refused evictions and surges by pod uid. `scales`: by the uid of a Deployment. `beyond`: since when a pod
-    (by uid) has been wanted larger than its node can ever make it.
+    `moves`: refused evictions and surges by pod uid. `surges`: until when none of a Deployment (by uid) is begun, which
+    may not show that one was, as somebody else may set the number since. `beyond`: since when a pod (by uid) has been
+    wanted larger than its node can ever make it. `successors`: of evicted pods. `began_at`: when the first turn was
+    that was learned from.
     """
 
     refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=lambda: MappingProxyType({}))
     static: Mapping[str, frozenset[Resource]] = field(default_factory=lambda: MappingProxyType({}))
     moves: Mapping[str, MoveRefusal] = field(default_factory=lambda: MappingProxyType({}))
-    scales: Mapping[str, ScaleNote] = field(default_factory=lambda: MappingProxyType({}))
+    surges: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
     beyond: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
+    successors: Mapping[PodRef, Successor] = field(default_factory=lambda: MappingProxyType({}))
+    began_at: datetime | None = None
 
     def refused_move(self, pod: Pod, now: datetime) -> MoveRefusal | None:
         """Why the pod's move is not tried again yet."""
         found = self.moves.get(pod.uid)
         return found if found is not None and now < found.until else None
 
-    def last_scale(self, deployment: Workload, kind: ScaleKind, now: datetime) -> ScaleNote | None:
-        """What is still to be remembered of the last scale of a Deployment, if it was of this kind."""
-        found = self.scales.get(deployment.uid)
-        return found if found is not None and found.kind is kind and now < found.until else None
+    def surged(self, deployment: Workload, now: datetime) -> datetime | None:
+        """Until when no surge of a Deployment is begun, as one was a short time ago."""
+        until = self.surges.get(deployment.uid)
+        return until if until is not None and now < until else None
 
     def refusal(self, pod: Pod, resources: Mapping[str, Resources], now: datetime) -> Refusal | None:
         """The refusal that asking for these resources would meet again: the same ask, or one that goes further."""
@@ -218,13 +220,17 @@ def learn_moves(
 ) -> Notes:
     """The notes after moves were tried. What is refused again and again is tried less and less often."""
     moves = {uid: known for uid, known in notes.moves.items() if now < known.until + _FORGOTTEN}
-    scales = {uid: known for uid, known in notes.scales.items() if now < known.until}
+    surges = {uid: until for uid, until in notes.surges.items() if now < until}
+    successors = {ref: one for ref, one in notes.successors.items() if now < one.at + _FORGOTTEN}
     for decision, outcome in moved:
         uid, policy = decision.pod.uid, policies.get(decision.policy or "")
+        if isinstance(decision.move, Evict) and outcome.kind is OutcomeKind.ACCEPTED and decision.move.uid == uid:
+            target = {one.container.name: one.proposed for one in decision.proposals}
+            successors[decision.pod.ref] = Successor(decision.pod, target, now)
         if policy is not None and isinstance(decision.move, Scale):
-            scales.pop(decision.move.uid, None)
-            if (note := _scaled(decision.move.kind, outcome, policy, now)) is not None:
-                scales[decision.move.uid] = note
+            surges.pop(decision.move.uid, None)
+            if decision.move.kind is ScaleKind.SURGE and outcome.kind is OutcomeKind.ACCEPTED:
+                surges[decision.move.uid] = now + policy.fallback.retry_after
         if policy is None or (reason := _MOVE_REFUSED.get(outcome.kind)) is None:
             moves.pop(uid, None)
             continue
@@ -235,15 +241,12 @@ def learn_moves(
         else:
             wait = policy.fallback.retry_after
         moves[uid] = MoveRefusal(reason, outcome.detail, now + wait, count)
-    return replace(notes, moves=MappingProxyType(moves), scales=MappingProxyType(scales))
-
-
-def _scaled(kind: ScaleKind, outcome: Outcome, policy: Policy, now: datetime) -> ScaleNote | None:
-    done = outcome.kind is OutcomeKind.ACCEPTED
-    if kind is ScaleKind.SURGE:
-        return ScaleNote(kind, now + policy.fallback.retry_after) if done else None
-    wait = max(policy.fallback.retry_after, policy.fallback.migration.min_pod_age)
-    return None if done else ScaleNote(kind, now + wait, f"{outcome.kind}: {outcome.detail}")
+    return replace(
+        notes,
+        moves=MappingProxyType(moves),
+        surges=MappingProxyType(surges),
+        successors=MappingProxyType(successors),
+    )
 
 
 def learn_wishes(notes: Notes, plan: Plan) -> Notes:
@@ -254,4 +257,4 @@ def learn_wishes(notes: Notes, plan: Plan) -> Notes:
             beyond.setdefault(decision.pod.uid, plan.taken_at)
         else:
             beyond.pop(decision.pod.uid, None)
-    return replace(notes, beyond=MappingProxyType(beyond))
+    return replace(notes, beyond=MappingProxyType(beyond), began_at=notes.began_at or plan.taken_at)

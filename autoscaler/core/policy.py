@@ -172,6 +172,11 @@ class Policy:
     rate_window: timedelta = timedelta(minutes=5)
     source: str = ""  # where it was read from, for messages
 
+    @property
+    def moves(self) -> bool:
+        """Whether it may move the pods that it selects."""
+        return self.mode is Mode.RESIZE_OR_MIGRATE and self.fallback.action is FallbackAction.MIGRATE
+
     def container_policy(self, container: Container) -> ContainerPolicy | None:
         """The entry for a container, or None if the policy leaves it alone."""
         found: ContainerPolicy | None = None

@@ -73,6 +73,12 @@ def evictable(pod: Pod) -> Check:
     return Check("annotations", Reason.NOT_SAFE_TO_EVICT, not found, ", ".join(found))
 
 
+def ready(pod: Pod) -> Check:
+    """Whether the pod itself serves. One that does not may have been moved a short time ago, and would not be helped by
+    being moved again."""
+    return Check("ready", Reason.REPLACEMENT_NOT_READY, pod.ready, "" if pod.ready else f"{pod.name} is not ready")
+
+
 def settled(pod: Pod, owner: Workload | None, topmost: Workload | None) -> Check:
     """Whether the next pod will be like this one: no rollout is going on, and the pod is of the newest revision."""
 
@@ -118,8 +124,6 @@ def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True)
         return check(one.healthy + 1 > desired, words)
     if not one.current:
         return check(False, f"{one.name} is still being processed by its controller")
-    if not pod.ready and (one.always_allow or one.healthy >= one.desired > 0):
-        return check(True, words)
     return check(one.allowed > 0, words)
 
 

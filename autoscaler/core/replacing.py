@@ -22,7 +22,7 @@ def replacing(pod: Pod, policy: Policy, hold: Hold, now: datetime) -> Hold:
     if policy.mode is not Mode.RESIZE_OR_MIGRATE:
         return hold
     if hold.reason is Reason.DELETING and pod.disrupted:
-        return Hold(Reason.REPLACING, "it was evicted and stops; another pod takes its place")
+        return _stopping(pod, policy, now)
     if hold.reason is not Reason.NOT_RUNNING or pod.ready or pod.created_at is None:
         return hold
     if pod.node is None:
@@ -36,3 +36,13 @@ def replacing(pod: Pod, policy: Policy, hold: Hold, now: datetime) -> Hold:
     due_at = since + patience
     words = f"not ready since {since.isoformat(timespec='seconds')}; {words}"
     return Hold(late, words) if now >= due_at else Hold(Reason.REPLACING, words, due_at)
+
+
+def _stopping(pod: Pod, policy: Policy, now: datetime) -> Hold:
+    """One that was evicted. While it is there, a StatefulSet makes no other."""
+    if pod.gone_by is None:
+        return Hold(Reason.REPLACING, "it was evicted and stops; another pod takes its place")
+    due_at, words = pod.gone_by + policy.fallback.migration.ready_within, pod.gone_by.isoformat(timespec="seconds")
+    if now >= due_at:
+        return Hold(Reason.REPLACEMENT_NOT_READY, f"it was evicted, should have stopped at {words}, and is still there")
+    return Hold(Reason.REPLACING, f"it was evicted and stops by {words}; another pod takes its place", due_at)

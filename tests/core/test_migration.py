@@ -231,13 +231,9 @@ def test_a_pod_under_another_name_is_never_evicted_for_a_smaller_template() -> N
     assert "use strategy Surge" in detail
 
 
-def test_a_pod_that_is_not_ready_is_let_go_as_the_eviction_api_would() -> None:
-    sick = overdue(ready=False)
-    allowed = budget(healthy=1, desired=1)
-    assert SCENE.but(pods=(sick, filler()), budgets=(allowed,)).decision().reason is Reason.MIGRATE
-    assert blocked(SCENE.but(pods=(sick, filler()), budgets=(budget(healthy=0),)))[0] is Reason.EVICTION_BLOCKED
-    always = budget(healthy=0, always_allow=True)
-    assert SCENE.but(pods=(sick, filler()), budgets=(always,)).decision().reason is Reason.MIGRATE
+def test_a_pod_that_does_not_serve_is_not_moved_whatever_its_budget_says() -> None:
+    sick = SCENE.but(pods=(overdue(ready=False), filler()), budgets=(budget(allowed=1),))
+    assert blocked(sick) == (Reason.REPLACEMENT_NOT_READY, "sim-0 is not ready")
 
 
 def test_a_policy_that_recommends_shows_the_move_and_makes_none() -> None:
@@ -272,7 +268,7 @@ def moved(scene: Scene) -> list[Decision]:
 
 def test_fifty_that_are_due_at_once_go_two_at_a_time() -> None:
     budgets = Budgets(max_disruptions_per_namespace=2, max_disruptions_cluster=2)
-    scene = bridges(50).but(config={"budgets": budgets})
+    scene = bridges(50).but(config={"budgets": budgets}, notes=Notes(began_at=ago(600)))
     assert len(moved(scene)) == 2
     # those that are on their way out count, and so do those that have gone and have no successor yet
     first, second, *rest = scene.pods
@@ -282,6 +278,31 @@ def test_fifty_that_are_due_at_once_go_two_at_a_time() -> None:
     assert len(moved(scene.but(pods=tuple(rest)))) == 0
     starting = replace(first, uid="next", phase="Pending", ready=False, node=None, created_at=ago(5), conditions=())
     assert len(moved(scene.but(pods=(starting, second, *rest)))) == 1
+
+
+def test_a_successor_that_has_not_asked_yet_has_its_room_kept() -> None:
+    """By who evicted the pod; a controller that has just started waits until it runs."""
+    scene = bridges(2)
+    scene = scene.but(nodes=(scene.nodes[0], node("node-b", "6", "20Gi")))
+    first, second, *rest = scene.pods
+    small = tuple(replace(one, template={"app": HAS}) for one in scene.workloads)
+    full = scene.but(workloads=small, policies=(moving(landing=Landing.SOME),), notes=Notes(began_at=ago(600)))
+    (evicts,) = moved(full)
+    notes = learn_moves(full.notes, [(evicts, Outcome(OutcomeKind.ACCEPTED))], {"bridges": moving()}, NOW)
+    successor = replace(first, uid="next", asks=(), conditions=(), containers=(container(HAS),), node="node-b")
+    starting = replace(successor, phase="Pending", ready=False, created_at=ago(2))
+    asked = replace(successor, asks=second.asks, containers=(container(WANTED),), created_at=ago(86_400))
+    for pods in ((second, *rest), (starting, second, *rest), (replace(successor, created_at=ago(9)), second, *rest)):
+        assert moved(full.but(pods=pods, notes=notes)) == []
+    assert moved(full.but(pods=(asked, second, *rest), notes=notes)) == []  # by now the cluster shows it
+    roomy = full.but(nodes=(scene.nodes[0], node("node-b", "32", "64Gi")))
+    assert [one.pod.name for one in moved(roomy.but(pods=(second, *rest), notes=notes))] == ["s1-0"]
+    unknown = roomy.but(pods=(starting, second, *rest), notes=Notes())
+    reason, detail = blocked(unknown, "s1-0")
+    assert (reason, detail) == (
+        Reason.DISRUPTION_BUDGET,
+        "a pod of bridge/s0 is being replaced, and how large it will be is not known yet",
+    )
 
 
 def test_two_that_land_do_not_count_on_the_same_room() -> None:

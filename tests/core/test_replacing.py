@@ -24,6 +24,9 @@ def starting(age: float, **changes: Any) -> Pod:
     return replace(made, **changes)
 
 
+STUCK = starting(900, phase="Running", deleting=True, disrupted=True, gone_by=ago(300))
+
+
 @pytest.mark.parametrize(
     ("pod", "reason", "due_in"),
     [
@@ -34,6 +37,8 @@ def starting(age: float, **changes: Any) -> Pod:
         (starting(300, phase="Running"), Reason.REPLACEMENT_NOT_READY, None),
         (starting(86_400, phase="Running", ready_changed_at=ago(60)), Reason.REPLACING, 240),
         (starting(10, phase="Running", deleting=True, disrupted=True), Reason.REPLACING, None),
+        (starting(10, phase="Running", deleting=True, disrupted=True, gone_by=ago(20)), Reason.REPLACING, 280),
+        (STUCK, Reason.REPLACEMENT_NOT_READY, None),
         (starting(10, phase="Running", deleting=True), Reason.DELETING, None),
     ],
 )
@@ -56,3 +61,11 @@ def test_nothing_else_of_its_workload_is_moved_meanwhile() -> None:
     decision = scene.decision("sim-1")
     assert decision.move is None
     assert decision.reason in (Reason.POD_TOO_YOUNG, Reason.SIBLING_UNAVAILABLE)
+
+
+def test_a_pod_that_its_controller_has_not_made_is_a_problem() -> None:
+    scene = SCENE.but(pods=(filler(),))
+    assert ("StatefulSet/sim in bridge", "PodsMissing") in {(p.source, p.reason) for p in scene.plan().problems}
+    idle = scene.but(policies=(moving(Mode.RESIZE),))
+    assert "PodsMissing" not in {problem.reason for problem in idle.plan().problems}
+    assert "PodsMissing" not in {problem.reason for problem in SCENE.plan().problems}

@@ -35,6 +35,7 @@ from tests.core.migrations import (
 
 SURGES = WEB.but(policies=(moving(strategy=Strategy.SURGE),))
 OLD, NEW = "web-1-old", "web-1-new"
+OLD_ENOUGH = 1800  # seconds, by the policy's default
 REF = WorkloadRef("bridge", "Deployment/web")
 
 
@@ -129,8 +130,8 @@ def test_whatever_is_in_the_way_of_a_surge_ends_it_in_the_end() -> None:
     assert going(pods=pods).decision(OLD).move is None
     late = going(pods=pods, scaled=surged(301)).decision(OLD)
     assert (late.reason, scaled(late)) == (Reason.SURGE_FAILED, (1, ScaleKind.BACK))
-    changing = tuple(replace(one, settled=False) for one in web(2, surged(301)))
-    assert going(newcomer(created=301)).but(workloads=changing).decision(OLD).reason is Reason.SURGE_FAILED
+    changing = tuple(replace(one, settled=False) for one in web(2, surged(OLD_ENOUGH)))
+    assert going(newcomer(created=OLD_ENOUGH)).but(workloads=changing).decision(OLD).reason is Reason.SURGE_FAILED
 
 
 def test_the_first_act_of_the_new_pod_is_to_take_the_size_of_the_old_one() -> None:
@@ -189,9 +190,12 @@ def test_the_replica_goes_when_the_move_is_not_needed_any_more() -> None:
 
 def test_of_ready_pods_none_is_left_to_the_choice_of_the_replica_set() -> None:
     """It might remove the one that was just moved: the newest is evicted first, and its successor goes."""
-    third = newcomer("web-1-third", created=2)
-    (end,) = going(pods=(newcomer(), third, filler())).plan().moving
+    moved, third = newcomer(created=OLD_ENOUGH + 9), newcomer("web-1-third", created=OLD_ENOUGH)
+    ends = going(pods=(moved, third, filler()), scaled=surged(OLD_ENOUGH + 9))
+    (end,) = ends.plan().moving
     assert (end.reason, end.move) == (Reason.SURGE_BACK, Evict(third.ref, third.uid, "7"))
+    young = newcomer("web-1-third", created=60)
+    assert ends.but(pods=(moved, young, filler())).plan().moving == []  # nothing is evicted twice in a short time
     leaving = replace(third, deleting=True, disrupted=True)
     (then,) = going(pods=(newcomer(), leaving, filler())).plan().moving
     assert scaled(then) == (1, ScaleKind.BACK)
@@ -207,7 +211,10 @@ def test_no_replica_goes_while_another_pod_might() -> None:
 
 def test_the_sessions_of_a_ready_pod_that_is_to_go_are_waited_for() -> None:
     drains = moving(strategy=Strategy.SURGE, drain=drained())
-    waits = going(newcomer(), pods=(grown(), filler()), policies=(drains,), gates=gate(newcomer(), is_open=False))
+    new = newcomer(created=OLD_ENOUGH)
+    began = surged(OLD_ENOUGH)
+    shut = gate(newcomer(), is_open=False)
+    waits = going(new, pods=(grown(), filler()), scaled=began, policies=(drains,), gates=shut)
     assert waits.plan().moving == []
     (drain,) = (decision.drain for decision in waits.plan().decisions if decision.drain is not None)
     assert (drain.pod, drain.telling) == (newcomer().ref, True)
@@ -217,9 +224,9 @@ def test_the_sessions_of_a_ready_pod_that_is_to_go_are_waited_for() -> None:
 def test_a_surge_that_failed_waits_for_the_sessions_of_its_new_pod() -> None:
     """It is ready, and cannot have the size: users may be on it by now."""
     drains = moving(strategy=Strategy.SURGE, drain=drained())
-    small = newcomer(size=HAS, created=301)
+    small = newcomer(size=HAS, created=OLD_ENOUGH)
     full = (surging(), filler(), filler("node-b"))
-    late = going(small, pods=full, scaled=surged(301), policies=(drains,), gates=gate(small, is_open=False))
+    late = going(small, pods=full, scaled=surged(OLD_ENOUGH), policies=(drains,), gates=gate(small, is_open=False))
     waits = late.decision(OLD)
     assert (waits.reason, waits.move) == (Reason.DRAINING, None)
     assert waits.drain is not None

@@ -40,7 +40,7 @@ class Meta(Wire):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: datetime | None = None
-    deletion_timestamp: str | None = None
+    deletion_timestamp: datetime | None = None
     managed_fields: list[ManagedFields] | None = None
 
 

@@ -155,6 +155,7 @@ def _pod(wire: schema.Pod) -> Pod:
         gated=_gated(meta, spec),
         owner=owner,
         created_at=moment(meta.creation_timestamp),
+        gone_by=moment(meta.deletion_timestamp),
         ready_changed_at=None if (ready := conditions.get("Ready")) is None else moment(ready.last_transition_time),
         ip=status.pod_ip,
         disrupted=_is_true(conditions.get("DisruptionTarget")),
