@@ -94,7 +94,7 @@ class Migrations:
         surging = self._surges.of(pod) if how.strategy is Strategy.SURGE else None
         landing: tuple[str, ...] = ()
         if surging is not None and (leaving := self._surges.leaving(surging)) is not None and leaving.ref != pod.ref:
-            other = Check("new pod", Reason.SURGING, False, f"{leaving.name} is moved first")
+            other = Check(surge.NEW_POD, Reason.SURGING, False, f"{leaving.name} is moved first")
             checks = [preconditions.mode(policy), other]
         else:
             checks, landing = self._checks(pod, policy, target, owner, topmost, surging)
@@ -144,6 +144,8 @@ class Migrations:
     ) -> Course:
         """A surge that cannot go on yet: waited for, and ended when that takes too long, whatever is in its way."""
         failed_at = self._surges.began_at(surging) + policy.fallback.migration.ready_within
+        if blocked.name == surge.NEW_POD and blocked.due_at is not None:
+            failed_at = blocked.due_at
         if self._now < failed_at:
             # readiness wakes nobody by itself: most pods that become ready are nobody's concern
             soon = min(blocked.due_at or failed_at, failed_at, self._now + _LOOKS_AGAIN)

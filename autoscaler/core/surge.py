@@ -21,6 +21,9 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
 from autoscaler.core.siblings import Siblings
 
+NEW_POD = "new pod"
+"""The precondition that the new pod of a surge serves."""
+
 _DEPLOYMENT = "Deployment"
 _HORIZONTAL = "HorizontalPodAutoscaler"
 _ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
@@ -80,9 +83,10 @@ class Surges:
         down = [one for one in pods if unavailable(one)]
         if len(pods) < workload.replicas or (down and all(one in new for one in down)):
             return _scale(workload, workload.replicas - 1, ScaleKind.BACK, pod)
-        if down or not new:
+        if down:
             return None
-        newest = max(new, key=lambda one: (_created(one), one.name))
+        # without a pod that is known to be new, as API servers' clocks differ, the youngest is
+        newest = max(new or pods, key=lambda one: (_created(one), one.name))
         return Evict(newest.ref, newest.uid, newest.resource_version)
 
     def _wants(self, pod: Pod, workload: Workload) -> bool:
@@ -97,7 +101,7 @@ class Surges:
     def ready(self, pod: Pod, workload: Workload, within: timedelta) -> Check:
         """Whether the new pod serves at the size that the old one needs."""
         target = {container.name: container.spec for container in pod.containers}
-        words = "the ReplicaSet has not made a new pod"
+        words, since = "the ReplicaSet has not made a new pod", self.began_at(workload)
         for new in self.newcomers(workload):
             short = smaller({c.name: c.spec for c in new.containers}, target)
             words = f"{new.name} on {new.node or 'no node'}"
@@ -105,13 +109,15 @@ class Surges:
                 words += f": {new.unscheduled}"
             elif not new.ready:
                 words += " is not ready"
+                # one that was ready and has users by now is not given up for a moment in which it is not
+                since = max(since, new.ready_changed_at or since)
             elif (node := self._snapshot.nodes.get(new.node or "")) is None or not node.ready:
                 words += ", a node that is gone or not ready"  # the pod says that it is ready for a while yet
             elif short or phase_of(new).phase is not Phase.SETTLED:
                 words += f" is ready, and has not the size yet{f': {short}' if short else ''}"
             else:
-                return Check("new pod", Reason.SURGING, True, f"{words} is ready at its size")
-        return Check("new pod", Reason.SURGING, False, words, self.began_at(workload) + within)
+                return Check(NEW_POD, Reason.SURGING, True, f"{words} is ready at its size")
+        return Check(NEW_POD, Reason.SURGING, False, words, since + within)
 
 
 def surges(policy: Policy) -> bool:

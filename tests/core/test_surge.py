@@ -339,3 +339,19 @@ def test_a_surge_counts_in_the_budgets_of_others() -> None:
         config={"budgets": Budgets(max_disruptions_cluster=1)},
     )
     assert scene.decision("sim-0").move is None
+
+
+def test_a_new_pod_that_was_ready_is_not_given_up_for_a_moment_in_which_it_is_not() -> None:
+    def flaps(seconds: float) -> Decision:
+        new = newcomer(ready=False, created=OLD_ENOUGH, ready_changed_at=ago(seconds))
+        return going(new, scaled=surged(OLD_ENOUGH)).decision(OLD)
+
+    assert (flaps(10).reason, flaps(10).move) == (Reason.SURGING, None)
+    assert flaps(300).reason is Reason.SURGE_FAILED
+
+
+def test_a_surge_whose_new_pod_is_not_recognised_is_ended_with_the_youngest() -> None:
+    """The API servers' clocks are a minute apart."""
+    early = newcomer(created=OLD_ENOUGH + 60)
+    decision = going(early, pods=(surging(), filler()), scaled=surged(OLD_ENOUGH)).decision(OLD)
+    assert (decision.reason, decision.move) == (Reason.SURGE_FAILED, Evict(early.ref, early.uid, "7"))
