@@ -247,13 +247,16 @@ def test_sessions_open_and_close_the_gate_and_have_the_last_word_only_as_long_as
         eventually("and what was asked is given up", lambda: cpu_of(stage.pod("stubborn")) == "1")
         assert reasons(controller)["GateUnknown"] == 1
         assert stage.evicted() == ["forced-0"]
+        assert checked(stage.planned()["counted-0"], "sessions")["detail"].startswith("1 session;")
+        stage.uses("counted-0", memory=10 << 20)  # from now on it takes a minute
         seen = bridges["flapping"].asked
         eventually("a gate that flaps was looked at often enough", lambda: bridges["flapping"].asked >= seen + 2, 30)
+        quiet = checked(stage.planned()["counted-0"], "sessions")["detail"]
+        assert quiet.startswith("no sessions for 0 s of 60 s;")  # a plan does not wait for the minute
         assert stage.evicted() == ["forced-0"]
         bridges["flapping"].sessions = lambda: 0
-        stage.uses("counted-0", memory=10 << 20)
         for app in ("flapping", "counted"):
-            eventually(f"{app} is moved once its sessions have ended", stage.landed(others[app], app), 60)
+            eventually(f"{app} is moved once its sessions have ended", stage.landed(others[app], app), 90)
     after = {app: uid_of(stage.pod(app)) for app in apps}
     assert {app for app in apps if before[app] == after[app]} == {"stubborn", "silent"}
     assert sorted(stage.evicted()) == ["counted-0", "flapping-0", "forced-0"]

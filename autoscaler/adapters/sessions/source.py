@@ -1,12 +1,14 @@
 """The users' sessions on pods that are going to be moved: the `Sessions` port.
 
 One task looks every few seconds: at queries, for all pods of a namespace at once, and at the pods themselves. What is
-published is immutable. A gate is open when two looks in a row have found no sessions; everything else keeps it closed.
+published is immutable. A gate is open when pods have said twice in a row that they have no sessions, or Prometheus for
+a minute; everything else keeps it closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +30,11 @@ from autoscaler.core.policy import PodEndpoint
 from autoscaler.ports import Cluster, Unavailable
 
 LOOKS = 2
-"""In a row without sessions, before a gate is open: one that flaps stays closed."""
+"""In a row in which a pod has no sessions, before its gate is open: one that flaps stays closed."""
+
+QUIET_S = 60.0
+"""For how long all looks at a query have to find no sessions, before its gate is open: two scrapes of 30 s. Looks are
+closer together than scrapes, so that several may see the same sample."""
 
 _INTERVAL_S = 5.0
 _QUERIES_AT_ONCE = 4
@@ -38,11 +44,14 @@ _MOST_WORDS = 300
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A pod that is followed. `empty`: looks in a row that found no sessions; `looked_s`: when the last look began."""
+    """A pod that is followed. `empty`: looks in a row that found no sessions, for `quiet_s` by now. `looked_s`: when
+    the last look began, `apart_s` after the one before it."""
 
     drain: Drain
     empty: int = 0
+    quiet_s: float = 0
     looked_s: float = float("-inf")
+    apart_s: float = 0
     state: str = ""
     gate: Gate | None = None
 
@@ -66,6 +75,7 @@ class PodSessions:
         interval_s: float = _INTERVAL_S,
         pod_timeout_s: float = TIMEOUT_S,
         query_timeout_s: float = _QUERY_TIMEOUT_S,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = PrometheusApi(prometheus_url, timeout_s=query_timeout_s)
         self._http = PodHttp(pod_timeout_s)
@@ -73,6 +83,7 @@ class PodSessions:
         self._now = now
         self._changed = changed
         self._interval_s = interval_s
+        self._monotonic = monotonic
         self._notices = Notices(self._http, now, warn)
         self._telling = False
         self._followed: dict[PodRef, _Followed] = {}
@@ -110,18 +121,17 @@ class PodSessions:
 
     async def run(self) -> None:
         """Look for ever: at all pods every interval, and at once at those that are new."""
-        loop = asyncio.get_running_loop()
-        next_s = loop.time()
+        next_s = self._monotonic()
         while True:
             self._fresh.clear()
-            began_s = loop.time()
+            began_s = self._monotonic()
             if regular := began_s >= next_s:
                 next_s = began_s + self._interval_s
             # two looks in a row are to be apart: what was new a moment ago waits for the next one
             await self._look([f for f in self._followed.values() if f.looked_s <= began_s - self._interval_s / 2])
             await self._tell(again=regular)
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, next_s - loop.time())):
+                async with asyncio.timeout(max(0.0, next_s - self._monotonic())):
                     await self._fresh.wait()
 
     async def close(self) -> None:
@@ -130,11 +140,13 @@ class PodSessions:
         await self._http.close()
 
     async def _look(self, pods: Iterable[_Followed]) -> None:
-        began_s, now = asyncio.get_running_loop().time(), self._now()
+        began_s, now = self._monotonic(), self._now()
+        # a process that stood still for a minute has seen nothing of it
+        longest_s = 2 * self._interval_s
         by_query: dict[tuple[str, str], list[_Followed]] = defaultdict(list)
         async with asyncio.TaskGroup() as tasks:
             for one in pods:
-                one.looked_s = began_s
+                one.apart_s, one.looked_s = min(began_s - one.looked_s, longest_s), began_s
                 how = one.drain.how
                 if how.query is not None:
                     by_query[how.query, one.drain.pod.namespace].append(one)
@@ -167,11 +179,17 @@ class PodSessions:
         ref = one.drain.pod
         if self._followed.get(ref) is not one:
             return
-        one.empty = one.empty + 1 if reading.sessions == 0 else 0
-        is_open = one.empty >= LOOKS
-        again = bool(one.empty) and not is_open
+        if reading.sessions == 0:
+            one.quiet_s += one.apart_s if one.empty else 0
+            one.empty += 1
+        else:
+            one.empty, one.quiet_s = 0, 0
+        by_query = one.drain.how.query is not None
+        is_open = one.quiet_s >= QUIET_S if by_query else one.empty >= LOOKS
         before, one.state = one.state, f"{reading.kind}, {is_open}"
-        detail = f"{reading.detail}, if the next look agrees" if again else reading.detail
+        detail = reading.detail
+        if one.empty and not is_open:
+            detail += f" for {int(one.quiet_s)} s of {QUIET_S:g} s" if by_query else ", if the next look agrees"
         one.gate = Gate(one.drain.uid, is_open, detail, now, known=reading.sessions is not None)
         self._publish()
         if one.state != before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -121,16 +122,18 @@ class Watched:
     sessions: PodSessions
     pods: Pods
     clock: list[datetime]
+    waited_s: list[float]
     changed: list[PodRef]
     warned: list[Problem]
 
     def follow(self, *drains: Drain, telling: bool = True) -> None:
         self.sessions.follow({one.pod: one for one in drains}, telling=telling)
 
-    async def looks(self, number: int = 1) -> list[tuple[bool, str]]:
+    async def looks(self, number: int = 1, *, apart_s: float = 5) -> list[tuple[bool, str]]:
         """What each look found out about the one bridge."""
         found = []
         for _ in range(number):
+            self.waited_s[0] += apart_s
             await self.sessions.look_once()
             gate = self.sessions.latest()[BRIDGE]
             found.append((gate.open, gate.detail))
@@ -142,11 +145,17 @@ class Watched:
 
 @asynccontextmanager
 async def watched(prometheus_url: str = NOBODY, pods: Iterable[Pod] = (pod(),), **more: Any) -> AsyncIterator[Watched]:
-    clock, changed, warned, there = [NOW], list[PodRef](), list[Problem](), Pods(list(pods))
+    clock, waited_s, changed, warned, there = [NOW], [0.0], list[PodRef](), list[Problem](), Pods(list(pods))
     sessions = PodSessions(
-        prometheus_url, there, now=lambda: clock[0], changed=changed.append, warn=warned.append, **more
+        prometheus_url,
+        there,
+        now=lambda: clock[0],
+        changed=changed.append,
+        warn=warned.append,
+        monotonic=lambda: time.monotonic() + waited_s[0],
+        **more,
     )
     try:
-        yield Watched(prometheus_url, sessions, there, clock, changed, warned)
+        yield Watched(prometheus_url, sessions, there, clock, waited_s, changed, warned)
     finally:
         await sessions.close()

@@ -43,10 +43,57 @@ async def asking(answer: Answer, queries: list[str] | None = None) -> AsyncItera
         yield seen
 
 
-async def test_no_sessions_twice_in_a_row_open_a_gate() -> None:
+AT_FIRST = (False, "no sessions for 0 s of 60 s")
+OPENS = 13
+"""Looks, 5 s apart."""
+
+
+async def test_no_sessions_for_a_minute_open_a_gate() -> None:
     async with asking(lambda query: of("0")) as seen:
         seen.follow(drain(HOW))
-        assert await seen.looks(2) == [(False, "no sessions, if the next look agrees"), (True, "no sessions")]
+        found = await seen.looks(OPENS + 1)
+        assert found[0] == AT_FIRST
+        assert found[4] == (False, "no sessions for 20 s of 60 s")
+        assert found[11:] == [(False, "no sessions for 55 s of 60 s"), (True, "no sessions"), (True, "no sessions")]
+        assert len(seen.changed) == 2  # when nobody was there at first, and when it opened
+        gate = seen.sessions.latest()[BRIDGE]
+        assert (gate.uid, gate.measured_at, gate.known) == ("u-1", NOW, True)
+
+
+async def test_a_number_that_flaps_from_scrape_to_scrape_keeps_a_gate_closed_however_often_a_sample_is_read() -> None:
+    scraped = [value for value in ("0", "1") for _ in range(6)] * 5  # each 30 s, looked at every 5 s
+    values = iter([*scraped, *["0"] * OPENS])
+    async with asking(lambda query: of(next(values))) as seen:
+        seen.follow(drain(HOW))
+        found = await seen.looks(len(scraped))
+        assert {is_open for is_open, _ in found} == {False}
+        assert {detail for _, detail in found[:6]} == {
+            f"no sessions for {quiet} s of 60 s" for quiet in range(0, 30, 5)
+        }
+        assert await seen.looks() == [AT_FIRST]
+        assert [is_open for is_open, _ in await seen.looks(OPENS - 1)] == [False] * (OPENS - 2) + [True]
+
+
+@pytest.mark.parametrize("apart_s", [0, 3600])
+async def test_looks_that_are_close_together_or_far_apart_say_little_about_a_minute(apart_s: float) -> None:
+    async with asking(lambda query: of("0")) as seen:
+        seen.follow(drain(HOW))
+        assert await seen.looks() == [AT_FIRST]
+        found = await seen.looks(6, apart_s=apart_s)
+        assert [is_open for is_open, _ in found] == [False] * 5 + [apart_s > 0]
+        assert found[0][1] == f"no sessions for {10 if apart_s else 0} s of 60 s"
+
+
+@pytest.mark.parametrize("change", ["uid", "query"])
+async def test_the_minute_begins_anew_for_another_pod_or_query(change: str) -> None:
+    async with asking(lambda query: of("0")) as seen:
+        seen.follow(drain(HOW))
+        assert (await seen.looks(OPENS))[-1][0]
+        seen.follow(drain(HOW, telling=True))
+        assert (await seen.looks())[0][0]
+        other = DrainPolicy(query=QUERY.replace("sum", "max")) if change == "query" else HOW
+        seen.follow(drain(other, uid="u-2" if change == "uid" else "u-1"))
+        assert await seen.looks() == [AT_FIRST]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +134,8 @@ async def test_everything_else_keeps_a_gate_closed(answer: web.Response, detail:
     assert not isinstance(body, str)
     async with asking(lambda query: web.Response(status=status, body=body, headers=headers)) as seen:
         seen.follow(drain(HOW))
-        found = await seen.looks(2)
-        assert [is_open for is_open, _ in found] == [False, False]
+        found = await seen.looks(OPENS + 1)
+        assert not any(is_open for is_open, _ in found)
         assert seen.sessions.latest()[BRIDGE].known is (detail is not None and not detail.startswith("not known"))
         if detail is not None:
             assert found[0][1] == detail.replace("{}", seen.url)
@@ -100,7 +147,7 @@ async def test_a_series_without_namespace_counts_where_the_query_names_one() -> 
     queries: list[str] = []
     async with asking(lambda query: vector(({"pod": "bridge-0"}, "0")), queries) as seen:
         seen.follow(drain(how))
-        assert (await seen.looks(2))[1] == (True, "no sessions")
+        assert (await seen.looks(OPENS))[-1] == (True, "no sessions")
     assert queries[0] == 'sum by (pod) (bridge_sessions{namespace=~"(?:sim)", pod=~"(?:bridge-0)"})'
 
 
@@ -120,7 +167,7 @@ async def test_pods_are_asked_for_together_by_query_and_namespace() -> None:
         await seen.sessions.look_once()
         assert [seen.sessions.latest()[ref].detail for ref in pods] == [
             "1 session",
-            "no sessions, if the next look agrees",
+            "no sessions for 0 s of 60 s",
             "2 sessions",
         ]
     assert sorted(queries) == [QUERY.replace("$pod", "(?:a[.]0|b)"), QUERY.replace("$pod", "(?:b)")]
@@ -139,14 +186,15 @@ async def test_a_prometheus_that_is_away_closes_what_was_open() -> None:
     up = True
     async with asking(lambda query: of("0") if up else refusal(503, "unavailable", "starting")) as seen:
         seen.follow(drain(HOW))
-        assert (await seen.looks(2))[1][0]
+        assert (await seen.looks(OPENS))[-1][0]
         up = False
         ((is_open, detail),) = await seen.looks()
         assert not is_open
         assert detail.endswith("starting")
         assert not seen.sessions.latest()[BRIDGE].known
         up = True
-        assert [is_open for is_open, _ in await seen.looks(2)] == [False, True]
+        assert await seen.looks() == [AT_FIRST]
+        assert (await seen.looks(OPENS - 1))[-1][0]
 
 
 async def test_a_prometheus_that_never_answers_keeps_no_other_gate_from_opening() -> None:
@@ -192,8 +240,9 @@ async def test_the_real_prometheus_says_who_has_sessions(prometheus: PrometheusS
     refs = [PodRef("drains", name) for name in (*live, "drain-gone", "drain-idle-0")]
     async with watched(prometheus.url) as seen:
         seen.follow(*(drain(HOW, ref) for ref in refs))
-        await seen.sessions.look_once()
-        await seen.sessions.look_once()
+        for _ in range(OPENS):
+            await seen.sessions.look_once()
+            seen.waited_s[0] += 5
         gates = seen.sessions.latest()
         assert {ref.name: gates[ref].open for ref in refs} == {
             "drain-idle.0": True,
