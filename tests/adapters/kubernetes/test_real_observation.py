@@ -225,8 +225,10 @@ async def test_budgets_and_volumes_are_seen_as_their_controllers_fill_them_in(ri
 
     def complete(snapshot: ClusterSnapshot) -> bool:
         budgets = [one for one in snapshot.disruption_budgets if one.namespace == namespace]
-        claim = snapshot.storage.claims.get(key)
-        return bool(budgets and budgets[0].allowed and claim and claim.volume and snapshot.storage.limits)
+        storage = snapshot.storage
+        claim = storage.claims.get(key)
+        known = name in storage.volumes and name in storage.classes and bool(storage.limits)
+        return bool(budgets and budgets[0].allowed and claim and claim.volume and known)
 
     async with observing(rig) as cluster:
         rig.apply(yaml.safe_dump_all(documents))
