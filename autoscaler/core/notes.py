@@ -224,7 +224,9 @@ def learn_moves(
     successors = {ref: one for ref, one in notes.successors.items() if now < one.at + _FORGOTTEN}
     for decision, outcome in moved:
         uid, policy = decision.pod.uid, policies.get(decision.policy or "")
-        if isinstance(decision.move, Evict) and outcome.kind is OutcomeKind.ACCEPTED and decision.move.uid == uid:
+        evicted = isinstance(decision.move, Evict) and outcome.kind is OutcomeKind.ACCEPTED
+        # a ReplicaSet makes its next pod at once, under another name, and at the size that it was evicted for
+        if evicted and (decision.pod.owner or "").startswith("StatefulSet/"):
             target = {one.container.name: one.proposed for one in decision.proposals}
             successors[decision.pod.ref] = Successor(decision.pod, target, now)
         if policy is not None and isinstance(decision.move, Scale):
