@@ -74,7 +74,7 @@ class Decisions:
     def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport) -> Decision:
         """A pod whose resize is not over: wait, the patch that the ladder calls for, or the move that is due."""
         node = self._snapshot.nodes.get(pod.node or "")
-        due_at = deadline(report, policy, self._config)
+        due_at = deadline(pod, report, policy, self._config)
         if due_at is None:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
             return self._on_rung(pod, policy, rung)
@@ -119,7 +119,7 @@ class Decisions:
         hold = _not_asked(pod, policy, node, prediction, proposed, notes, now)
         if hold is not None:
             decision = replace(held(pod, policy, hold, sized.proposals), prediction=prediction)
-            beyond = prediction.outcome is PredictedOutcome.INFEASIBLE
+            beyond = prediction.outcome is PredictedOutcome.INFEASIBLE and kubelet.grows(pod, proposed)
             return self._beyond_its_node(decision, policy, sized) if beyond else decision
         kind, later = _kind(pod, policy, now), ""
         # what restarts containers is one change, for one restart

@@ -100,6 +100,15 @@ def proposed_footprint(pod: Pod, proposed: Mapping[str, Resources]) -> ResourceL
     return footprint(pod, lambda container: proposed.get(container.name, container.spec).requests)
 
 
+def grows(pod: Pod, proposed: Mapping[str, Resources]) -> bool:
+    """Whether these resources, and the pod's spec for the other containers, ask for more than is allocated."""
+    return any(
+        (proposed.get(c.name, c.spec).requests.get(resource) or 0) > (allocated(c).get(resource) or 0)
+        for c in pod.containers
+        for resource in RESOURCES
+    )
+
+
 def holds_room(pod: Pod) -> bool:
     """Whether a pod takes room on its node at all: it is bound and has not finished."""
     return pod.node is not None and pod.phase not in FINISHED_PHASES

@@ -131,9 +131,12 @@ MOVABLE = frozenset({Phase.DEFERRED, Phase.INFEASIBLE})
 """Phases in which another node might help."""
 
 
-def deadline(report: PhaseReport, policy: Policy, config: Config) -> datetime | None:
-    """From when on a resize that stands like this is a reason to move its pod; None if it is none."""
+def deadline(pod: Pod, report: PhaseReport, policy: Policy, config: Config) -> datetime | None:
+    """From when on a resize that stands like this is a reason to move its pod; None if it is none, as where the pod has
+    more than it needs."""
     if report.phase not in MOVABLE or report.since is None or policy.fallback.action is not FallbackAction.MIGRATE:
+        return None
+    if not kubelet.grows(pod, {}):
         return None
     patience = PHASES[report.phase].patience(policy.fallback, config)
     return None if patience is None else report.since + patience
@@ -210,8 +213,10 @@ def _overdue(
     words = f"{report.detail or report.phase} for {int(waited.total_seconds())} s"
     if rule.overdue is not Reason.DEADLINE_PASSED:
         return Hold(rule.overdue or rule.waiting, words)
+    action = policy.fallback.action
     # a decrease that the kubelet cannot apply is no reason to move a pod
-    action = FallbackAction.REVERT if report.phase is Phase.ERROR else policy.fallback.action
+    if report.phase is Phase.ERROR or (action is FallbackAction.MIGRATE and not kubelet.grows(pod, {})):
+        action = FallbackAction.REVERT
     if action is FallbackAction.REVERT:
         return revert(pod, report.phase, node, words) or Hold(rule.waiting, words)
     return Hold(Reason.DEADLINE_PASSED, words)

@@ -95,7 +95,7 @@ class Surges:
         policies = self._config.policies_of(pod)
         if len(policies) != 1 or not surges(policies[0]) or policies[0].mode is not Mode.RESIZE_OR_MIGRATE:
             return False
-        due_at = deadline(phase_of(pod), policies[0], self._config)
+        due_at = deadline(pod, phase_of(pod), policies[0], self._config)
         return due_at is not None and due_at <= self._snapshot.taken_at
 
     def ready(self, pod: Pod, workload: Workload, within: timedelta) -> Check:

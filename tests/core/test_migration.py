@@ -10,13 +10,13 @@ import pytest
 
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind
 from autoscaler.core.labels import LabelSelector
-from autoscaler.core.model import Capability, Pod
+from autoscaler.core.model import Capability, Pod, Resource
 from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
 from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Landing, Mode, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.scheduling import DisruptionBudget
-from tests.build import NOW, container, node, pod
+from tests.build import NOW, both, container, node, pod
 from tests.core.migrations import (
     AFTER,
     HAS,
@@ -444,3 +444,14 @@ def test_a_move_to_a_larger_node_that_was_called_off_is_due_again() -> None:
     assert again.due_at == NOW + AFTER
     scene = scene.but(policies=(moving(drain=drained(max_wait=timedelta(minutes=1), then_force=True)),))
     assert since(timedelta(days=1)).move is not None
+
+
+def test_no_pod_is_moved_to_be_made_smaller() -> None:
+    """Its node would not let it shrink: there is nothing that it lacks."""
+    has_more = overdue(reason="Infeasible", containers=(container(HAS, allocated=WANTED.requests, actual=WANTED),))
+    decision = SCENE.but(pods=(has_more, filler())).decision()
+    assert (decision.reason, decision.move, decision.migration) == (Reason.REVERT, None, None)
+    static = Notes(static={"node-a": frozenset({Resource.CPU, Resource.MEMORY})}, beyond={"uid-sim-0": ago(600)})
+    settled = pod(container(both("8", "16Gi")), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    held = SCENE.but(pods=(settled, filler(cpu="1")), notes=static).decision()
+    assert (held.reason, held.move, held.migration) == (Reason.STATIC_MANAGER, None, None)

@@ -16,6 +16,7 @@ from tests.properties.storm import Storm, workload_of
 
 _BELIEVED = 30  # seconds for which a pod is believed that had no sessions and does not answer
 _OWN = "ReplicaSet"
+_TO_THE_SECOND = timedelta(seconds=1)  # in which creation is dated
 
 Amounts = tuple[int, int]
 
@@ -44,7 +45,7 @@ class Moves:
         if _ends_surge(snapshot, move):
             yield from self._of_end(storm, snapshot, pod, workload)
             return
-        if (last := self.evicted_at.get(ref)) is not None and now - last < moving.MIN_POD_AGE:
+        if (last := self.evicted_at.get(ref)) is not None and now - last < moving.MIN_POD_AGE - _TO_THE_SECOND:
             yield f"(h) it was evicted from {last:%H:%M:%S} on"
         self.evicted_at[ref] = now
         yield from self._common(storm, snapshot, pod, workload)
