@@ -159,3 +159,11 @@ def test_markdown_keeps_text_from_outside_in_its_cell() -> None:
     text = render_markdown(document(replace(PLAN, decisions=(nasty,))))
     assert "- NoData: a \\| b \\<script\\> \\# heading" in text
     assert "| sim/bridge-2 | bridge | cpu | 1 unchanged | 2 unchanged | Burstable unchanged | None | NoData |" in text
+
+
+def test_what_others_write_does_not_command_the_terminal() -> None:
+    loud = replace(HELD, detail="0/3 nodes\x1b[2J\x07 are\r\navailable")
+    plan = document(replace(PLAN, decisions=(loud,)))
+    for text in (render_table(plan), render_markdown(plan), render_explanation(plan.items[0])):
+        assert not any(letter in text for letter in "\x1b\x07\r")
+        assert "are available" in " ".join(text.split())

@@ -222,6 +222,8 @@ class Moves:
             raise Unreachable(f"{self._connection.server}: list deployments: the answer is not a list") from error
         if not found:
             return None
+        if len(found) > 1:
+            raise Unreachable(f"{self._connection.server}: list deployments: the fieldSelector was not heeded")
         ((deployment, body),) = found
         self._learn_workload(body)
         return _Seen(deployment, at)

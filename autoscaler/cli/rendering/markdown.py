@@ -11,6 +11,7 @@ from autoscaler.cli.rendering.words import (
     drift,
     mark,
     migration,
+    one_line,
     prediction,
     qos,
     server,
@@ -78,4 +79,4 @@ def _row(*cells: str) -> str:
 
 def _plain(text: str) -> str:
     """Text as it is, on one line: nothing in it becomes markup or ends a cell."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(one_line(text).split()))

@@ -19,6 +19,7 @@ from autoscaler.cli.rendering.words import (
     drift,
     mark,
     migration,
+    one_line,
     prediction,
     qos,
     server,
@@ -120,7 +121,7 @@ def _labelled(label: str, text: str, width: int, indent: str = "  ", style: str 
 
 def _paragraph(text: str, width: int, first: str, further: str, style: str = "") -> Text:
     """Lines of at most `width` columns. Line breaks of the text itself become spaces: they would break the layout."""
-    lines = textwrap.wrap(" ".join(text.splitlines()), width, initial_indent=first, subsequent_indent=further)
+    lines = textwrap.wrap(one_line(text), width, initial_indent=first, subsequent_indent=further)
     return Text("\n".join(lines), style)
 
 

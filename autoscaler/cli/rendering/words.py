@@ -14,6 +14,14 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu, parse_memory
 
 
+def one_line(text: str) -> str:
+    """Text of others on one line, and without what would command a terminal: conditions and messages of a scheduler may
+    hold anything."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.splitlines())
+    )
+
+
 def sides(container: ContainerPart) -> Iterator[tuple[Resource, Sides]]:
     """CPU and memory of a container."""
     yield Resource.CPU, container.cpu
