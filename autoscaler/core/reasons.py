@@ -302,8 +302,8 @@ class Reason(StrEnum):
     )
     REPLACEMENT_NOT_READY = (
         "ReplacementNotReady",
-        "The pod has been on a node for longer than fallback.readyWithin without being ready. Nothing of its workload "
-        "is evicted.",
+        "The pod does not serve: for longer than fallback.readyWithin it has been on a node without being ready, or "
+        "should have stopped. Neither it nor anything else of its workload is evicted.",
         "Look at the pod's events and logs.",
         _NOTIFY,
     )
