@@ -254,7 +254,9 @@ async def test_a_rollout_of_a_deployment_is_seen_from_its_beginning_to_its_end(r
     manifest = template(namespace, "Deployment")
     async with observing(rig) as cluster:
         rig.apply(yaml.safe_dump(manifest))
-        seen = await until(cluster, lambda s: deployment in s.workloads and s.workloads[deployment].settled)
+        await until(cluster, lambda s: deployment in s.workloads and s.workloads[deployment].settled)
+        # each kind has a watch of its own
+        seen = await until(cluster, lambda s: sum(pod.namespace == namespace for pod in s.pods.values()) == 2)
         first = seen.workloads[deployment]
         assert (first.replicas, first.template) == (2, {"app": Resources(AMOUNTS, AMOUNTS)})
         (owner,) = {one.owner for one in seen.pods.values() if one.namespace == namespace}
