@@ -201,8 +201,9 @@ def test_a_pod_that_comes_back_to_the_full_node_is_not_evicted_again_before_its_
             stage.rig.kubectl("uncordon", full)
             stage.rig.kubectl("cordon", other)
             eventually("the next pod is waited for", lambda: reasons(controller) == {"Replacing": 1})
-        nodes = lambda: [pod["spec"]["nodeName"] for pod in stage.ready("sim")]  # noqa: E731
-        eventually("it is back on the full node", lambda: nodes() == [full], 60)
+        eventually(
+            "it is back on the full node", lambda: [one["spec"]["nodeName"] for one in stage.ready("sim")] == [full], 60
+        )
         stage.rig.kubectl("cordon", full)
         stage.rig.kubectl("uncordon", other)
         eventually("it is held", lambda: reasons(controller) == {"PodTooYoung": 1}, 30)
