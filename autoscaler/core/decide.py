@@ -10,11 +10,12 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
-from autoscaler.core import kubelet
+from autoscaler.core import kubelet, wanted
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.decisions import Decisions, held, measured
 from autoscaler.core.guards import Hold, objection, unsizable
 from autoscaler.core.history import ContainerRef, Measurements
+from autoscaler.core.ladder import deadline
 from autoscaler.core.model import Capability, ClusterSnapshot, Pod, PodRef, Problem
 from autoscaler.core.notes import Notes
 from autoscaler.core.order import precedence
@@ -36,6 +37,7 @@ class _Unfinished(NamedTuple):
     pod: Pod
     policy: Policy
     report: PhaseReport
+    wish: Candidate | None  # what its recommender would say had it not asked, where it may be moved
 
 
 def select(snapshot: ClusterSnapshot, config: Config) -> Mapping[ContainerRef, Policy]:
@@ -85,7 +87,10 @@ def decide(
             made.append(held(pod, policy, replacing(pod, policy, hold, snapshot.taken_at)))
             continue
         if (report := phase_of(pod)).phase is not Phase.SETTLED:
-            unfinished.append(_Unfinished(pod, policy, report))
+            movable = deadline(pod, report, policy, config) is not None
+            base = Candidate(wanted.before(pod, report.phase), policy, rivals.claims(pod)) if movable else None
+            wish = measured(base, snapshot, measurements, config) if base is not None else None
+            unfinished.append(_Unfinished(pod, policy, report, wish))
             continue
         if (hold := unexplained(pod, policy)) is not None:
             made.append(held(pod, policy, hold))
@@ -97,14 +102,15 @@ def decide(
             made.append(decisions.of_newcomer(pod, policy, leaving))
             continue
         candidates.append(measured(Candidate(pod, policy, rivals.claims(pod)), snapshot, measurements, config))
-    consult(candidates, snapshot, config, tick)
+    wishes = (one.wish for one in unfinished)
+    consult([*candidates, *(wish for wish in wishes if wish is not None)], snapshot, config, tick)
     # room and budgets are given in this order
     undecided: list[_Unfinished | Candidate] = [*unfinished, *candidates]
     for one in sorted(undecided, key=lambda one: precedence(one.pod)):
         if isinstance(one, Candidate):
             made.append(decisions.of_candidate(one))
         else:
-            made.append(decisions.of_unfinished(one.pod, one.policy, one.report))
+            made.append(decisions.of_unfinished(one.pod, one.policy, one.report, one.wish))
     made.sort(key=lambda decision: decision.pod.ref)
     problems = [*snapshot.problems, *measurements.problems, *_capabilities_missing(snapshot, config)]
     if scope is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from autoscaler.core import decreases, kubelet, quality
+from autoscaler.core import decreases, kubelet, quality, wanted
 from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
@@ -17,7 +17,16 @@ from autoscaler.core.migration import Course, Migrations
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources, Workload
 from autoscaler.core.notes import Notes
 from autoscaler.core.pairing import qos_class
-from autoscaler.core.plan import Decision, Gate, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.plan import (
+    Check,
+    Decision,
+    Gate,
+    MigrationReport,
+    PredictedOutcome,
+    Prediction,
+    Proposal,
+    resize_of,
+)
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller
 from autoscaler.core.reasons import Reason
@@ -27,7 +36,7 @@ from autoscaler.core.rooms import Rooms
 from autoscaler.core.siblings import Siblings
 from autoscaler.core.sizing import Sized, size, unchanged
 from autoscaler.core.successors import Successors
-from autoscaler.core.surge import Surges
+from autoscaler.core.surge import Surges, surges
 
 
 def held(pod: Pod, policy: Policy | None, hold: Hold, proposals: tuple[Proposal, ...] | None = None) -> Decision:
@@ -71,16 +80,20 @@ class Decisions:
         successors = Successors(snapshot, config, siblings, notes)
         self._migrations = Migrations(snapshot, siblings, self.surges, self._ledger, successors, gates, notes)
 
-    def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport) -> Decision:
-        """A pod whose resize is not over: wait, the patch that the ladder calls for, or the move that is due."""
+    def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport, wish: Candidate | None) -> Decision:
+        """A pod whose resize is not over: wait, the patch that the ladder calls for, or the move that is due. `wish`:
+        what its recommender says now."""
         node = self._snapshot.nodes.get(pod.node or "")
         due_at = deadline(pod, report, policy, self._config)
-        if due_at is None:
+        if due_at is None or wish is None:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
             return self._on_rung(pod, policy, rung)
-        target = {container.name: container.spec for container in pod.containers}
+        check, wants = self._still_wanted(wish)
+        # the new pod of a surge takes the size that was asked for
+        asked = {container.name: container.spec for container in pod.containers}
+        target = asked if surges(policy) or not check.holds else wants
         waited = f"{report.detail or report.phase} for {int((self._now - due_at).total_seconds())} s past its deadline"
-        course = self._migrations.consider(pod, policy, due_at, target, waited)
+        course = self._migrations.consider(pod, policy, due_at, target, waited, check)
         if self._now >= due_at and not course.gives_up:
             return _moved(pod, policy, course)
         if course.gives_up:
@@ -91,6 +104,24 @@ class Decisions:
         else:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
         return replace(self._on_rung(pod, policy, rung), migration=course.report, drain=course.drain)
+
+    def _still_wanted(self, wish: Candidate) -> tuple[Check, Mapping[str, Resources]]:
+        if wish.hold is not None:
+            return Check(wanted.WANTED, wish.hold.reason, False, wish.hold.detail, wish.hold.due_at), {}
+        return wanted.still(wish.pod, self._sized(wish))
+
+    def _sized(self, candidate: Candidate) -> Sized:
+        oldest_s = quality.oldest(candidate.policy.grid, self._config.max_sample_age)
+        known = decreases.Known(candidate.in_use, oldest_s, self._now, self._snapshot.server_minor)
+        return size(
+            candidate.pod,
+            candidate.policy,
+            candidate.targets,
+            candidate.histories,
+            self._config,
+            known,
+            candidate.claims,
+        )
 
     def _on_rung(self, pod: Pod, policy: Policy, rung: Hold | Rung) -> Decision:
         if isinstance(rung, Hold):
@@ -108,9 +139,7 @@ class Decisions:
         snapshot, notes, rooms = self._snapshot, self._notes, self._rooms
         if candidate.hold is not None:
             return held(pod, policy, candidate.hold)
-        oldest_s = quality.oldest(policy.grid, self._config.max_sample_age)
-        known = decreases.Known(candidate.in_use, oldest_s, now, snapshot.server_minor)
-        sized = size(pod, policy, candidate.targets, candidate.histories, self._config, known, candidate.claims)
+        sized = self._sized(candidate)
         if sized.hold is not None:
             return replace(held(pod, policy, sized.hold, sized.proposals), prediction=sized.prediction)
         node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources
@@ -134,7 +163,17 @@ class Decisions:
             reason, action = Reason.RECOMMEND_ONLY, None
         elif (hold := self._ledger.spend(pod, sized.resources, prediction)) is not None:
             return replace(held(pod, policy, hold, sized.proposals), prediction=prediction)
-        return Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
+        decision = Decision(pod, policy.name, reason, detail, sized.proposals, action, prediction)
+        return replace(decision, migration=self._foreseen(decision, policy, sized))
+
+    def _foreseen(self, decision: Decision, policy: Policy, sized: Sized) -> MigrationReport | None:
+        """How the pod would be moved if the resize that is asked for now is deferred for too long, as is predicted."""
+        if decision.prediction.outcome is not PredictedOutcome.DEFERRED:
+            return None
+        if policy.fallback.action is not FallbackAction.MIGRATE:
+            return None
+        due_at = self._now + policy.fallback.after
+        return self._migrations.consider(decision.pod, policy, due_at, sized.resources, "").report
 
     def _beyond_its_node(self, decision: Decision, policy: Policy, sized: Sized) -> Decision:
         """A pod that is wanted larger than its node can ever make it, so that it was never asked for: moved once it has
@@ -157,7 +196,8 @@ class Decisions:
         sessions is due again, `retryAfter` later."""
         fallback, drain = policy.fallback, policy.fallback.migration.drain
         due_at = wanted_since + fallback.infeasible_after
-        if drain is None or drain.then_force:
+        # what is told waits from the notice on, and what was called off is in the notes
+        if drain is None or drain.then_force or drain.notify is not None:
             return due_at
         turn = fallback.infeasible_after + drain.max_wait + fallback.retry_after
         return due_at + (self._now - wanted_since) // turn * turn

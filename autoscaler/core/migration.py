@@ -24,6 +24,7 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.siblings import Siblings
 from autoscaler.core.successors import Successors
 from autoscaler.core.surge import Surges
+from autoscaler.core.wanted import WANTED
 
 MEASURED_AHEAD = timedelta(minutes=1)
 """How long before its deadline a pod's sessions begin to be asked for, so that they are known when it comes."""
@@ -85,10 +86,16 @@ class Migrations:
         self._now = snapshot.taken_at
 
     def consider(
-        self, pod: Pod, policy: Policy, due_at: datetime, target: Mapping[str, Resources], words: str
+        self,
+        pod: Pod,
+        policy: Policy,
+        due_at: datetime,
+        target: Mapping[str, Resources],
+        words: str,
+        wanted: Check | None = None,
     ) -> Course:
         """How a pod stands that is to be moved from `due_at` on, to be of size `target` (by container name). `words`:
-        why."""
+        why. `wanted`: whether it still needs more than it has, where it has asked for it."""
         how = policy.fallback.migration
         owner, topmost = preconditions.owner_of(pod, self._snapshot)
         surging = self._surges.of(pod) if how.strategy is Strategy.SURGE else None
@@ -98,10 +105,14 @@ class Migrations:
             checks = [preconditions.mode(policy), other]
         else:
             checks, landing = self._checks(pod, policy, target, owner, topmost, surging)
+        if wanted is not None:
+            checks.insert(0, wanted)
         if how.strategy is Strategy.NONE:  # before the sessions, which nobody waits for then
             checks.append(Check("strategy", Reason.MIGRATION_NOT_ENABLED, False, "strategy None: nothing is moved"))
         if how.drain is not None and (how.strategy is not Strategy.SURGE or surging is not None):
-            checks.append(preconditions.gate(pod, how.drain, self._gates.get(pod.ref), due_at, self._now))
+            off_at = self._notes.called_off_at(pod, policy.fallback.retry_after, self._now)
+            heard = self._gates.get(pod.ref)
+            checks.append(preconditions.gate(pod, how.drain, heard, due_at, self._now, called_off_at=off_at))
         report = MigrationReport(how.strategy, due_at, tuple(checks), landing)
         drain = self._drain(pod, policy, report, surging)
         if self._now < due_at:
@@ -122,6 +133,8 @@ class Migrations:
         blocked, how = report.blocked, policy.fallback.migration
         if blocked is not None:
             detail = f"{blocked.detail}; {words}" if blocked.detail else words
+            if blocked.name == WANTED and blocked.reason is Reason.AT_TARGET:
+                return Course(report, detail=f"called off: {detail}", gives_up=True)
             if surging is not None and policy.mode is Mode.RESIZE_OR_MIGRATE and blocked.reason not in _SESSIONS:
                 return self._surging(pod, report, blocked, surging, policy, detail)
             late = blocked.due_at is not None and self._now >= blocked.due_at
@@ -171,22 +184,20 @@ class Migrations:
         checks = [
             preconditions.permission(self._snapshot, Strategy.SURGE),  # in vain if the scale cannot follow
             preconditions.evictable(newest),
-            preconditions.budget(newest, self._snapshot.disruption_budgets),
+            preconditions.budget(newest, self._snapshot),
             preconditions.old_enough((newest,), policy, self._now),
             *self._last_try(pod),
         ]
         if how is not None and all(check.holds for check in checks):
-            began_at = self._surges.began_at(workload)
-            checks.append(preconditions.gate(newest, how, self._gates.get(newest.ref), began_at, self._now))
+            began_at, heard = self._surges.began_at(workload), self._gates.get(newest.ref)
+            # nothing else can be done than to wait for its sessions, or to end them
+            checks.append(preconditions.gate(newest, how, heard, began_at, self._now, calls_off=False))
             drain = Drain(newest.ref, newest.uid, newest.ip, how, telling=True, due_at=began_at)
         blocked = next((check for check in checks if not check.holds), None)
         if blocked is None:
             return Ending(words, move)
-        # after `maxWait` its sessions are waited for all the same: nothing else can be done
-        due_at = blocked.due_at if blocked.due_at is not None and self._now < blocked.due_at else None
-        return Ending(
-            words, hold=Hold(blocked.reason, f"{words}; {newest.name}: {blocked.detail}", due_at), drain=drain
-        )
+        hold = Hold(blocked.reason, f"{words}; {newest.name}: {blocked.detail}", blocked.due_at)
+        return Ending(words, hold=hold, drain=drain)
 
     def _promise_successors(self) -> None:
         if not self._promised:
@@ -231,7 +242,7 @@ class Migrations:
             if surges:
                 checks.append(surge.possible(pod, topmost, snapshot))
         others = [one for one in self._siblings.beside(pod) if one not in new]
-        checks.append(preconditions.budget(pod, snapshot.disruption_budgets, ready=surging is not None or not surges))
+        checks.append(preconditions.budget(pod, snapshot, ready=surging is not None or not surges))
         checks.append(preconditions.old_enough((pod, *others), policy, self._now))
         checks.append(self._siblings_available(others, topmost))
         if surges and surging is None:  # after the age, which is what keeps the new pod of a surge that went well

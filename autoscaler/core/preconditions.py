@@ -97,7 +97,7 @@ def settled(pod: Pod, owner: Workload | None, topmost: Workload | None) -> Check
     return check(True)
 
 
-def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True) -> Check:
+def budget(pod: Pod, snapshot: ClusterSnapshot, *, ready: bool = True) -> Check:
     """Whether PodDisruptionBudgets let the Eviction API evict the pod now. The API server's own answer decides in the
     end. `ready` False: whether they will once the pod has one sibling more, and that is healthy."""
 
@@ -106,9 +106,11 @@ def budget(pod: Pod, budgets: Iterable[DisruptionBudget], *, ready: bool = True)
 
     found = [
         one
-        for one in budgets
+        for one in snapshot.disruption_budgets
         if one.namespace == pod.namespace and one.selector is not None and one.selector.matches(pod.labels)
     ]
+    if Capability.MIGRATE not in snapshot.capabilities:
+        return check(False, "which budgets match the pod is not known")
     if len(found) > 1:
         names = " and ".join(sorted(one.name for one in found))
         return check(False, f"{len(found)} budgets match the pod, and the Eviction API accepts one: {names}")
@@ -159,19 +161,54 @@ def old_enough(pods: Iterable[Pod], policy: Policy, now: datetime) -> Check:
     return Check("age", Reason.POD_TOO_YOUNG, now >= due_at, words, None if now >= due_at else due_at)
 
 
-def gate(pod: Pod, how: DrainPolicy, heard: Gate | None, due_at: datetime, now: datetime) -> Check:
-    """Whether the pod has no sessions, or was waited for as long as the policy says and may be moved regardless."""
-    until = due_at + how.max_wait
-    # the API server's clock may have been set back since
-    if heard is not None and (heard.uid != pod.uid or abs(now - heard.measured_at) > GATE_LASTS):
+def gate(
+    pod: Pod,
+    how: DrainPolicy,
+    heard: Gate | None,
+    due_at: datetime,
+    now: datetime,
+    *,
+    called_off_at: datetime | None = None,
+    calls_off: bool = True,
+) -> Check:
+    """Whether the pod has no sessions, or was waited for as long as the policy says and may be moved regardless.
+
+    Where the pod is told to take no new sessions, the wait begins with that, else at `due_at`. `called_off_at`: when
+    it was over, if that still counts. `calls_off` False: nothing comes of its end but by `then_force`.
+    """
+    if heard is not None and heard.uid != pod.uid:
         heard = None
-    words = "its sessions are not known yet" if heard is None else heard.detail
-    if heard is not None and heard.open:
-        return Check("sessions", Reason.DRAINING, True, words)
-    if how.then_force and now >= until:
+    until = _waited_until(how, heard, due_at, called_off_at)
+    over = until is not None and now >= until
+    words, reason = "its sessions are being asked for", Reason.DRAINING
+    if heard is not None:
+        # the API server's clock may have been set back since
+        believed = abs(now - heard.measured_at) <= GATE_LASTS
+        words = heard.detail if believed else "its sessions are not known any more"
+        if believed and heard.open:
+            return Check("sessions", Reason.DRAINING, True, words)
+        reason = Reason.DRAINING if believed and heard.known else Reason.GATE_UNKNOWN
+    if how.then_force and over:
         return Check("sessions", Reason.DRAINING, True, f"{words}; maxWait is over, and thenForce is set")
-    reason = Reason.DRAINING if heard is not None and heard.known else Reason.GATE_UNKNOWN
-    return Check("sessions", reason, False, f"{words}; waited for until {until.isoformat(timespec='seconds')}", until)
+    if not how.then_force and not calls_off:
+        return Check("sessions", reason, False, f"{words}; waited for until they have ended")
+    then = "evicted all the same" if how.then_force else "called off"
+    if until is None:
+        words += f"; {then} once maxWait has passed since it was told to take no new ones"
+    else:
+        words += f"; {'maxWait was over' if over else then} at {until.isoformat(timespec='seconds')}"
+    return Check("sessions", reason, False, words, until)
+
+
+def _waited_until(
+    how: DrainPolicy, heard: Gate | None, due_at: datetime, called_off_at: datetime | None
+) -> datetime | None:
+    """None: the wait has not begun."""
+    if how.notify is None:
+        return due_at + how.max_wait
+    if called_off_at is not None and not how.then_force:
+        return called_off_at
+    return None if heard is None or heard.told_at is None else heard.told_at + how.max_wait
 
 
 def smaller(created: Mapping[str, Resources], target: Mapping[str, Resources]) -> str:

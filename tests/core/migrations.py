@@ -41,7 +41,7 @@ from autoscaler.core.policy import (
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import PENDING
 from autoscaler.core.scheduling import DisruptionBudget, Storage
-from tests.build import NOW, both, config, container, fixed, measurements, node, one, pod, policy, snapshot
+from tests.build import NOW, both, config, container, fixed, history, measurements, node, one, pod, policy, snapshot
 
 AFTER = timedelta(seconds=40)
 HAS, WANTED = both("2", "4Gi"), both("4", "8Gi")
@@ -157,7 +157,7 @@ class Scene:
     def plan(self, at: datetime = NOW, scope: Iterable[PodRef] | None = None) -> Plan:
         return decide(
             self.snapshot(at),
-            measurements(self.pods),
+            measurements(self.pods, history(age_s=60 - int((at - NOW).total_seconds()))),
             self.settings(),
             None if scope is None else frozenset(scope),
             notes=self.notes,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind
+from autoscaler.core.decide import decide
 from autoscaler.core.labels import LabelSelector
 from autoscaler.core.model import Capability, Pod, Resource
 from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
@@ -16,7 +17,7 @@ from autoscaler.core.plan import Decision
 from autoscaler.core.policy import Budgets, Landing, Mode, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.scheduling import DisruptionBudget
-from tests.build import NOW, both, container, node, pod
+from tests.build import NOW, both, container, fixed, measurements, node, one, pod
 from tests.core.migrations import (
     AFTER,
     HAS,
@@ -455,3 +456,48 @@ def test_no_pod_is_moved_to_be_made_smaller() -> None:
     settled = pod(container(both("8", "16Gi")), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
     held = SCENE.but(pods=(settled, filler(cpu="1")), notes=static).decision()
     assert (held.reason, held.move, held.migration) == (Reason.STATIC_MANAGER, None, None)
+
+
+# ---- what is wanted may change while it is waited for
+
+
+def wanting(cpu: str, memory: str, mode: Mode = Mode.RESIZE_OR_MIGRATE) -> Scene:
+    return SCENE.but(policies=(replace(moving(mode), recommender=fixed(cpu, memory)),))
+
+
+def test_a_size_that_nobody_wants_any_more_moves_no_pod_and_is_given_up() -> None:
+    decision = wanting("2", "4Gi").decision()
+    assert (decision.reason, decision.move) == (Reason.REVERT, None)
+    assert decision.detail.startswith("called off: by now the pod has what it needs")
+    assert wanting("1", "1Gi").decision().reason is Reason.REVERT
+    early = wanting("2", "4Gi").but(pods=(overdue(waited=10), filler())).decision()
+    assert (early.reason, early.action) == (Reason.RESIZE_DEFERRED, None)
+    assert early.migration is not None
+    assert early.migration.blocked is not None
+    assert early.migration.blocked.name == "wanted"
+    assert wanting("2", "4Gi", Mode.RECOMMEND).decision().reason is Reason.RECOMMEND_ONLY
+
+
+def test_a_pod_is_moved_for_what_it_needs_now() -> None:
+    """It asked for 4 cores, which node-b does not have; 3 would do by now."""
+    scene = wanting("3", "8Gi").but(nodes=(node(), node("node-b", "3500m")))
+    assert scene.decision().reason is Reason.MIGRATE
+    more = wanting("4", "8Gi").but(nodes=(node(), node("node-b", "3500m")))
+    assert more.decision().reason is Reason.NEEDS_NEW_NODE
+
+
+def test_nothing_is_moved_while_it_is_not_known_what_it_needs() -> None:
+    late = SCENE.snapshot(NOW + timedelta(hours=1))
+    decision = one(decide(late, measurements(SCENE.pods), SCENE.settings()))
+    assert (decision.reason, decision.move, decision.action) == (Reason.STALE_DATA, None, None)
+
+
+def test_a_move_is_shown_before_the_resize_is_even_asked_for() -> None:
+    small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    for mode, reason in ((Mode.RESIZE_OR_MIGRATE, Reason.INCREASE), (Mode.RECOMMEND, Reason.RECOMMEND_ONLY)):
+        decision = SCENE.but(pods=(small, filler()), policies=(moving(mode),)).decision()
+        assert (decision.reason, decision.move, decision.drain) == (reason, None, None)
+        assert decision.migration is not None
+        assert (decision.migration.due_at, decision.migration.landing) == (NOW + AFTER, ("node-b",))
+    fits = SCENE.but(pods=(small,)).decision()
+    assert fits.migration is None

@@ -105,6 +105,6 @@ def never(*, healthy: int, desired: int, expected: int, least: str = "", most: s
 def test_a_budget_agrees_to_a_surge_if_it_will_allow_an_eviction_with_one_pod_more(
     budget: DisruptionBudget, holds: bool, words: str
 ) -> None:
-    check = preconditions.budget(overdue(), [budget], ready=False)
+    check = preconditions.budget(overdue(), SCENE.but(budgets=(budget,)).snapshot(), ready=False)
     assert (check.holds, check.reason, check.detail) == (holds, Reason.EVICTION_BLOCKED, words)
-    assert not preconditions.budget(overdue(), [budget]).holds
+    assert not preconditions.budget(overdue(), SCENE.but(budgets=(budget,)).snapshot()).holds

@@ -1,0 +1,38 @@
+"""Whether a resize that waits is still wanted: usage may have fallen since it was asked for. Pure.
+
+The recommender is asked again as if nothing had been asked for yet. A pod is not moved for a size that nobody wants any
+more, nor for one of which it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from autoscaler.core import kubelet
+from autoscaler.core.ladder import granted
+from autoscaler.core.model import Pod, Resources
+from autoscaler.core.plan import Check
+from autoscaler.core.reasons import Reason
+from autoscaler.core.resize import Phase
+from autoscaler.core.sizing import Sized
+
+WANTED = "wanted"
+"""The precondition that the pod still needs more than it has."""
+
+_ENOUGH = frozenset({Reason.AT_TARGET, Reason.CHANGE_TOO_SMALL, Reason.LEFT_TO_HPA})
+
+
+def before(pod: Pod, phase: Phase) -> Pod:
+    """The pod as it would be had nobody asked for another size: its spec is what is in force."""
+    return replace(kubelet.resized(pod, granted(pod, phase)), asks=())
+
+
+def still(base: Pod, sized: Sized) -> tuple[Check, Mapping[str, Resources]]:
+    """Whether more is wanted for a pod than it has (`base`, see `before`), and what."""
+    hold, wants = sized.hold, sized.resources
+    if hold is None and kubelet.grows(base, wants):
+        return Check(WANTED, Reason.AT_TARGET, True), wants
+    if hold is None or hold.reason in _ENOUGH:
+        return Check(WANTED, Reason.AT_TARGET, False, "by now the pod has what it needs"), {}
+    return Check(WANTED, hold.reason, False, hold.detail, hold.due_at), {}
