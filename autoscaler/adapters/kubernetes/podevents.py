@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from autoscaler.core.actions import OutcomeKind
-from autoscaler.core.model import RESOURCES, Pod, PodRef, Resource
+from autoscaler.core.actions import AskKind, OutcomeKind
+from autoscaler.core.model import RESOURCES, Pod, PodRef, Resource, Resources
 from autoscaler.core.plan import Decision, Proposal
+from autoscaler.core.reasons import Reason
 from autoscaler.ports import Done
 
 CONTROLLER = "bridge-autoscaler"
 _MAX_NOTE = 1024  # bytes; events.k8s.io/v1, Event.note
 _MAX_NAME = 230  # a name has at most 253 characters; the rest is for the key
 _NUMBERS = re.compile(r"\d[\w.:+%-]*")
-_NAMED = 3  # nodes in one note
+_RUNGS = frozenset({AskKind.FIT, AskKind.REVERT})
 _NORMAL, _WARNING = "Normal", "Warning"
 
 
@@ -43,17 +44,18 @@ class PodEvent:
     def asked(done: Done, at: datetime) -> PodEvent:
         """Another size was asked for, and the API server stored it."""
         decision = done.decision
-        sizes = _sizes(decision)
-        note = f"{sizes}. {decision.reason.meaning} Expected: {decision.prediction.outcome}."
-        return _event(decision.pod, at, _NORMAL, str(decision.reason), "Resize", note, sizes)
+        # of other asks the sizes are all that the detail says
+        why = decision.detail if decision.action is not None and decision.action.kind in _RUNGS else ""
+        words = ". ".join(filter(None, (_sizes(decision), why)))
+        note = f"{words}. {decision.reason.meaning} Expected: {decision.prediction.outcome}."
+        return _event(decision.pod, at, _NORMAL, str(decision.reason), "Resize", note, words)
 
     @staticmethod
     def moved(done: Done, at: datetime) -> PodEvent:
-        """A step of the pod's move was made: where it can land, and for which size it is moved."""
+        """A step of the pod's move was made: for which size, where to and why, and what became of its sessions."""
         decision = done.decision
-        nodes = decision.migration.landing if decision.migration is not None else ()
-        where = f"Room on {', '.join(nodes[:_NAMED])}{' and others' if len(nodes) > _NAMED else ''}" if nodes else ""
-        words = ". ".join(filter(None, (_sizes(decision), where, decision.reason.meaning)))
+        what = ", ".join(filter(None, (_sizes(decision), decision.detail)))
+        words = ". ".join(filter(None, (what, _sessions(decision), decision.reason.meaning)))
         return _event(decision.pod, at, _NORMAL, str(decision.reason), "Migrate", words, words)
 
     @staticmethod
@@ -133,18 +135,28 @@ def _cut(note: str) -> str:
     return note if len(raw) <= _MAX_NOTE else raw[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
 
 
+def _sessions(decision: Decision) -> str:
+    """What was known of the sessions of a pod that is evicted: none, or that they were waited for long enough."""
+    checks = decision.migration.checks if decision.migration is not None and decision.reason is Reason.MIGRATE else ()
+    return next((check.detail for check in checks if check.name == "sessions"), "")
+
+
 def _sizes(decision: Decision) -> str:
-    return ", ".join(words for proposal in decision.proposals if (words := _change(proposal)))
+    reverts = decision.action is not None and decision.action.kind is AskKind.REVERT
+    # a pod that is moved was asked for its size long ago
+    found = [one for one in decision.proposals if one.changed or decision.move is not None]
+    return ", ".join(words for one in found if (words := _change(one, reverts=reverts)))
 
 
-def _change(proposal: Proposal) -> str:
-    """`app: cpu 500m -> 800m (limit 1 -> 1600m)`: from what is in force to what is asked for."""
-    found = [words for resource in RESOURCES if (words := _amounts(proposal, resource))]
-    return f"{proposal.container.name}: {', '.join(found)}" if proposal.changed and found else ""
+def _change(proposal: Proposal, *, reverts: bool) -> str:
+    """`app: cpu 500m -> 800m (limit 1 -> 1600m)`: from what is in force to what is asked for; of a revert, from what
+    was asked for to what is in force."""
+    old, new = proposal.container.spec if reverts else proposal.container.in_force, proposal.proposed
+    found = [words for resource in RESOURCES if (words := _amounts(old, new, resource))]
+    return f"{proposal.container.name}: {', '.join(found)}" if found else ""
 
 
-def _amounts(proposal: Proposal, resource: Resource) -> str:
-    old, new = proposal.container.in_force, proposal.proposed
+def _amounts(old: Resources, new: Resources, resource: Resource) -> str:
     request = _step(resource, old.requests.get(resource), new.requests.get(resource))
     limit = _step(resource, old.limits.get(resource), new.limits.get(resource))
     if request:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from autoscaler.adapters.kubernetes.podevents import OUTCOMES, PodEvent
-from autoscaler.core.actions import Evict, Outcome, OutcomeKind, Scale, ScaleKind
+from autoscaler.core.actions import AskKind, Evict, Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Container, WorkloadRef
-from autoscaler.core.plan import Decision, MigrationReport, PredictedOutcome, Prediction, Proposal, resize_of
+from autoscaler.core.plan import Check, Decision, MigrationReport, PredictedOutcome, Prediction, Proposal, resize_of
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.ports import Done
@@ -54,6 +54,22 @@ def test_what_is_in_force_may_differ_from_the_spec() -> None:
     assert event.note.startswith("app: cpu 500m -> 800m (limit 1 -> 1600m). ")
 
 
+def test_a_revert_is_told_from_what_was_asked_for_and_with_what_made_it_be_given_up() -> None:
+    kept = sizes("500m", "1Gi", "1", "2Gi")
+    pending = replace(container(), spec=GROWN, allocated=kept.requests, actual=kept)
+    made = (Proposal(pending, kept),)
+    why = "called off: 3 sessions; waited for until 12:00"
+    reverted = replace(
+        decision(reason=Reason.REVERT, detail=why), proposals=made, action=resize_of(POD, made, AskKind.REVERT)
+    )
+    event = PodEvent.asked(replace(done(OutcomeKind.ACCEPTED), decision=reverted), NOW)
+    assert event.note == (
+        f"app: cpu 800m -> 500m (limit 1600m -> 1). {why}. {Reason.REVERT.meaning} Expected: InPlace."
+    )
+    other = PodEvent.asked(replace(done(OutcomeKind.ACCEPTED), decision=replace(reverted, detail="no room")), NOW)
+    assert other.key != event.key
+
+
 def test_a_refusal_has_the_servers_words() -> None:
     event = PodEvent.answered(done(OutcomeKind.REFUSED, "maximum cpu usage per Pod is 1", "LimitRange"), NOW)
     assert (event.type, event.reason) == ("Warning", "Refused")
@@ -76,9 +92,13 @@ def test_outcomes_that_pass_by_themselves_are_no_event() -> None:
     assert set(OutcomeKind) - set(OUTCOMES) == passing | {OutcomeKind.BLOCKED}
 
 
+DETAIL = "to node-b, node-c; OutOfcpu for 30 s"
+CUT = Check("sessions", Reason.DRAINING, True, "3 sessions; maxWait is over, and thenForce is set")
+
+
 def moved(*landing: str, kind: OutcomeKind = OutcomeKind.ACCEPTED, detail: str = "", cause: str = "") -> Done:
     made = replace(
-        decision("app", reason=Reason.MIGRATE, detail="OutOfcpu for 30 s"),
+        decision("app", reason=Reason.MIGRATE, detail=DETAIL),
         action=None,
         migration=MigrationReport(Strategy.EVICT, NOW, (), landing),
         move=Evict(POD.ref, POD.uid, "7", landing),
@@ -90,10 +110,26 @@ def test_a_move_is_told_with_its_landing_and_the_sizes() -> None:
     event = OUTCOMES[OutcomeKind.ACCEPTED](moved("node-b", "node-c"), NOW)
     assert (event.type, event.reason, event.action, event.uid) == ("Normal", "Migrate", "Migrate", POD.uid)
     assert event.note == (
-        "app: cpu 500m -> 800m (limit 1 -> 1600m). Room on node-b, node-c. "
+        "app: cpu 500m -> 800m (limit 1 -> 1600m), to node-b, node-c; OutOfcpu for 30 s. "
         "The resize has waited past its deadline, and everything that a move needs was proved: the pod is evicted."
     )
-    assert ". Room on b, c, d and others. " in PodEvent.moved(moved(*"bcdef"), NOW).note
+
+
+def test_a_pod_that_was_asked_for_its_size_long_ago_is_moved_for_that_size() -> None:
+    kept = sizes("500m", "1Gi", "1", "2Gi")
+    pending = replace(container(), spec=GROWN, allocated=kept.requests, actual=kept)
+    step = replace(moved(), decision=replace(moved().decision, proposals=(Proposal(pending, GROWN),)))
+    assert PodEvent.done(step, NOW).note.startswith(f"app: cpu 500m -> 800m (limit 1 -> 1600m), {DETAIL}. ")
+
+
+def test_a_move_says_what_became_of_the_sessions() -> None:
+    step = moved("node-b")
+    report = MigrationReport(Strategy.EVICT, NOW, (CUT,), ("node-b",))
+    cut = replace(step, decision=replace(step.decision, migration=report))
+    assert f" for 30 s. {CUT.detail}. The resize " in PodEvent.done(cut, NOW).note
+    # the sessions of another pod: that of a surge which is ended
+    back = replace(cut, decision=replace(cut.decision, reason=Reason.SURGE_BACK))
+    assert CUT.detail not in PodEvent.done(back, NOW).note
 
 
 def test_each_step_of_a_surge_is_told() -> None:
@@ -101,7 +137,7 @@ def test_each_step_of_a_surge_is_told() -> None:
         scale = Scale(WorkloadRef("bridge", "Deployment/sim"), "uid", "7", 2, kind, POD.ref)
         step = replace(moved(), decision=replace(moved().decision, reason=reason, move=scale, proposals=()))
         event = OUTCOMES[OutcomeKind.ACCEPTED](step, NOW)
-        assert (event.type, event.reason, event.note) == ("Normal", str(reason), reason.meaning)
+        assert (event.type, event.reason, event.note) == ("Normal", str(reason), f"{DETAIL}. {reason.meaning}")
 
 
 def test_a_move_that_is_refused_has_the_servers_words() -> None:
@@ -109,7 +145,7 @@ def test_a_move_that_is_refused_has_the_servers_words() -> None:
         moved(kind=OutcomeKind.FORBIDDEN, detail="cannot create pods/eviction"), NOW
     )
     assert (event.type, event.reason, event.action) == ("Warning", "Forbidden", "Migrate")
-    assert event.note == "Migrate (OutOfcpu for 30 s) was not done as asked: cannot create pods/eviction"
+    assert event.note == "Migrate (to node-b, node-c; OutOfcpu for 30 s) was not done as asked: cannot create pods/eviction"
 
 
 def test_a_blocked_eviction_is_told_as_the_hold_that_follows_and_is_the_same_each_time() -> None:
