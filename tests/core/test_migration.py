@@ -480,9 +480,12 @@ def test_a_size_that_nobody_wants_any_more_moves_no_pod_and_is_given_up() -> Non
 
 def test_a_pod_is_moved_for_what_it_needs_now() -> None:
     """It asked for 4 cores, which node-b does not have; 3 would do by now."""
-    scene = wanting("3", "8Gi").but(nodes=(node(), node("node-b", "3500m")))
-    assert scene.decision().reason is Reason.MIGRATE
-    more = wanting("4", "8Gi").but(nodes=(node(), node("node-b", "3500m")))
+    changes: dict[str, Any] = {
+        "nodes": (node(), node("node-b", "3500m")),
+        "workloads": (stateful_set(both("3", "8Gi")),),
+    }
+    assert wanting("3", "8Gi").but(**changes).decision().reason is Reason.MIGRATE
+    more = wanting("4", "8Gi").but(**changes)
     assert more.decision().reason is Reason.NEEDS_NEW_NODE
 
 
