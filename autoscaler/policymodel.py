@@ -227,7 +227,10 @@ class DrainSection(Section):
     notify: EndpointSection | None = Field(
         None, description="Is POSTed to when the pod is to take no new sessions, and when it may again."
     )
-    max_wait: Duration = Field(_DRAIN.max_wait, description="How long sessions are waited for, from the deadline on.")
+    max_wait: Duration = Field(
+        _DRAIN.max_wait,
+        description="How long sessions are waited for, from the first notice on; without notify from the deadline.",
+    )
     then_force: bool = Field(_DRAIN.then_force, description="Then move the pod all the same; else it is not moved.")
 
     def core(self) -> DrainPolicy:

@@ -19,6 +19,7 @@ from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, f
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.core.history import Measurements
@@ -156,7 +157,7 @@ class RealWiring:
                 await cluster.start(watch=watching)
                 url = settings.prometheus_url
                 metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
-                sessions = PodSessions(url, cluster, now=connection.now, changed=clock.changed, warn=_warn)
+                sessions = PodSessions(url, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told)
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
@@ -218,6 +219,13 @@ def _warn(problem: Problem) -> None:
     from autoscaler.adapters.telemetry.logs import logger
 
     logger().warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
+
+
+def _told(notice: Told) -> None:
+    from autoscaler.adapters.telemetry.logs import logger
+
+    pod = notice.pod
+    logger().info("drain", namespace=pod.namespace, pod=pod.name, telling=notice.telling, answered=notice.answered)
 
 
 @contextmanager

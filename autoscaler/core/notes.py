@@ -86,8 +86,8 @@ class Notes:
 
     `moves`: refused evictions and surges by pod uid. `surges`: until when none of a Deployment (by uid) is begun, which
     may not show that one was, as somebody else may set the number since. `beyond`: since when a pod (by uid) has been
-    wanted larger than its node can ever make it. `successors`: of evicted pods. `began_at`: when the first turn was
-    that was learned from.
+    wanted larger than its node can ever make it. `successors`: of evicted pods. `called_off`: when
+    the move of a pod (by uid) was, because of its sessions. `began_at`: when the first turn was that was learned from.
     """
 
     refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -96,12 +96,19 @@ class Notes:
     surges: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
     beyond: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
     successors: Mapping[PodRef, Successor] = field(default_factory=lambda: MappingProxyType({}))
+    called_off: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
     began_at: datetime | None = None
 
     def refused_move(self, pod: Pod, now: datetime) -> MoveRefusal | None:
         """Why the pod's move is not tried again yet."""
         found = self.moves.get(pod.uid)
         return found if found is not None and now < found.until else None
+
+    def called_off_at(self, pod: Pod, rest: timedelta, now: datetime) -> datetime | None:
+        """When the pod's move was called off, less than `rest` ago: else it would be told anew at once that it should
+        take no new sessions, as who is called off is not followed any longer."""
+        at = self.called_off.get(pod.uid)
+        return at if at is not None and now < at + rest else None
 
     def surged(self, deployment: Workload, now: datetime) -> datetime | None:
         """Until when no surge of a Deployment is begun, as one was a short time ago."""
@@ -175,8 +182,11 @@ def learn(
     refusals: dict[str, tuple[Refusal, ...]] = {}
     static, nodes = dict(notes.static), set[str | None]()
     beyond: dict[str, datetime] = {}
+    called_off: dict[str, datetime] = {}
     for pod in pods:
         nodes.add(pod.node)
+        if (since := notes.called_off.get(pod.uid)) is not None:
+            called_off[pod.uid] = since
         if (since := notes.beyond.get(pod.uid)) is not None:
             beyond[pod.uid] = since
         if (known := notes.refusals.get(pod.uid)) is not None:
@@ -212,6 +222,7 @@ def learn(
         refusals=MappingProxyType(refusals),
         static=MappingProxyType(static),
         beyond=MappingProxyType(beyond),
+        called_off=MappingProxyType(called_off),
     )
 
 
@@ -252,11 +263,28 @@ def learn_moves(
 
 
 def learn_wishes(notes: Notes, plan: Plan) -> Notes:
-    """The notes after a plan: since when those of its pods are wanted larger than their node can make them."""
-    beyond = dict(notes.beyond)
+    """The notes after a plan: since when those of its pods are wanted larger than their node can make them, and whose
+    move has been called off because of their sessions."""
+    beyond, called_off = dict(notes.beyond), dict(notes.called_off)
     for decision in plan.decisions:
+        if _called_off(decision, plan.taken_at):
+            called_off.setdefault(decision.pod.uid, plan.taken_at)
+        else:
+            called_off.pop(decision.pod.uid, None)
         if decision.prediction.outcome is PredictedOutcome.INFEASIBLE:
             beyond.setdefault(decision.pod.uid, plan.taken_at)
         else:
             beyond.pop(decision.pod.uid, None)
-    return replace(notes, beyond=MappingProxyType(beyond), began_at=notes.began_at or plan.taken_at)
+    return replace(
+        notes,
+        beyond=MappingProxyType(beyond),
+        called_off=MappingProxyType(called_off),
+        began_at=notes.began_at or plan.taken_at,
+    )
+
+
+def _called_off(decision: Decision, now: datetime) -> bool:
+    report = decision.migration
+    if report is None or now < report.due_at or (check := report.blocked) is None or check.due_at is None:
+        return False
+    return check.reason in (Reason.DRAINING, Reason.GATE_UNKNOWN) and check.due_at <= now

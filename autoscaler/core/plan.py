@@ -96,13 +96,15 @@ class Drain:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """What is known of a pod's sessions. `open`: it may go. `measured_at`: API server's time. Not `known`: it is closed
-    because nobody can tell whether there are any."""
+    because nobody can tell whether there are any. `told_at`: when this controller first told the pod, or tried to, to
+    take no new sessions; None: it has not, or has called that off since."""
 
     uid: str
     open: bool
     detail: str
     measured_at: datetime
     known: bool = True
+    told_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

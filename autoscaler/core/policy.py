@@ -113,8 +113,8 @@ class DrainPolicy:
 
     `query`: PromQL for the number of live sessions by pod, `$pod` standing for a regular expression of pod names.
     `endpoint`: answers GET with that number. `notify`: is POSTed to when the bridge should take no new sessions, and
-    when it may again. `max_wait`: for how long after the deadline sessions are waited for; then the pod is moved all
-    the same if `then_force`, else the move is called off.
+    when it may again. `max_wait`: for how long sessions are waited for, from the first such notice on, and without
+    `notify` from the deadline; then the pod is moved all the same if `then_force`, else the move is called off.
     """
 
     query: str | None = None

@@ -31,13 +31,23 @@ class Addressee(NamedTuple):
     endpoint: PodEndpoint
 
 
+class Told(NamedTuple):
+    """A notice that was sent. `telling`: that the pod should take no new sessions; False: that it may again."""
+
+    pod: PodRef
+    telling: bool
+    answered: bool
+
+
 @dataclass(slots=True)
 class _State:
-    """What an addressee was last sent, and whether it answered. `drain` None: it is followed no longer."""
+    """What an addressee was last sent, and whether it answered. `drain` None: it is followed no longer. `told_at`: when
+    it was first sent that it should drain, unless that was called off since."""
 
     drain: Drain | None
     sent: bool | None = None
     heard: bool = False
+    told_at: datetime | None = None
     failing: str = ""
     failing_since: datetime | None = None
     refusals: int = 0
@@ -53,21 +63,25 @@ class _State:
 
 
 class Notices:
-    """Sends what has to be sent, again until it is answered. `warn` hears of failures, once each time they change."""
+    """Sends what has to be sent, again until it is answered. `now`: the API server's time. `warn` hears of failures,
+    once each time they change; `told` of each notice, when it was first tried and when it was answered."""
 
-    def __init__(self, http: PodHttp, now: Callable[[], datetime], warn: Callable[[Problem], None]) -> None:
+    def __init__(
+        self,
+        http: PodHttp,
+        now: Callable[[], datetime],
+        warn: Callable[[Problem], None],
+        told: Callable[[Told], None],
+    ) -> None:
         self._http = http
         self._now = now
         self._warn = warn
+        self._told = told
         self._states: dict[Addressee, _State] = {}
 
     def follow(self, drains: Iterable[Drain]) -> None:
         """From now on these pods have to know; those that were told before and are not among them are called off."""
-        followed = {
-            Addressee(drain.pod, drain.uid, drain.ip, drain.how.notify): drain
-            for drain in drains
-            if drain.how.notify is not None
-        }
+        followed = {addressee: drain for drain in drains if (addressee := _addressee(drain)) is not None}
         for addressee, state in self._states.items():
             state.drain = followed.get(addressee)
         for addressee in followed.keys() - self._states.keys():
@@ -76,6 +90,13 @@ class Notices:
     def forget(self) -> None:
         """Tell nobody anything more: someone else does."""
         self._states.clear()
+
+    def told_at(self, drain: Drain) -> datetime | None:
+        """When a pod was first told, or tried to be told, to take no new sessions; None: not yet, or called off since.
+        API server's time."""
+        addressee = _addressee(drain)
+        state = None if addressee is None else self._states.get(addressee)
+        return None if state is None else state.told_at
 
     def fresh(self) -> bool:
         """Whether something has to be sent that has not been tried yet."""
@@ -109,15 +130,19 @@ class Notices:
     async def _send(self, addressee: Addressee, state: _State, draining: bool) -> None:
         if self._states.get(addressee) is not state:
             return  # forgotten meanwhile
-        if state.sent is not draining:
+        if first := state.sent is not draining:
             state.sent, state.heard, state.given_up = draining, False, False
+            state.told_at = self._now() if draining else None
             state.failing, state.failing_since, state.refusals = "", None, 0
         try:
             await self._http.tell(addressee.ip, addressee.endpoint, _body(addressee, draining))
         except Failure as failure:
             self._failed(addressee, state, failure)
+            if first:
+                self._told(Told(addressee.pod, draining, answered=False))
         else:
             state.heard, state.failing = True, ""
+            self._told(Told(addressee.pod, draining, answered=True))
 
     def _failed(self, addressee: Addressee, state: _State, failure: Failure) -> None:
         now = self._now()
@@ -131,6 +156,11 @@ class Notices:
             what = "to take no new sessions" if state.sent else "that it may take new sessions again"
             how = "given up" if state.given_up else "tried again"
             self._warn(Problem(f"{addressee.pod}", "NotTold", f"not told {what}: {failure.text}; {how}"))
+
+
+def _addressee(drain: Drain) -> Addressee | None:
+    endpoint = drain.how.notify
+    return None if endpoint is None else Addressee(drain.pod, drain.uid, drain.ip, endpoint)
 
 
 def _body(addressee: Addressee, draining: bool) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.sessions.gates import Reading, of_series
 from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
-from autoscaler.adapters.sessions.notices import Notices
+from autoscaler.adapters.sessions.notices import Notices, Told
 from autoscaler.adapters.sessions.query import asked, names_namespace
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.plan import Drain, Gate
@@ -60,8 +60,9 @@ class PodSessions:
     """`ports.Sessions` over a Prometheus and the pods themselves.
 
     `cluster` is asked whether a pod that is to be called off is still there. `now`: the API server's time. `changed`
-    hears of each pod of which something else is known than before; of another number it does not. `warn` hears of what
-    a pod could not be told. All methods belong to one event loop.
+    hears of each pod of which something else is known than before, and of each that was told to take no new sessions;
+    of another number it does not. `told` hears of each notice, and `warn` of what a pod could not be told. All methods
+    belong to one event loop.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PodSessions:
         now: Callable[[], datetime],
         changed: Callable[[PodRef], None] = lambda pod: None,
         warn: Callable[[Problem], None] = lambda problem: None,
+        told: Callable[[Told], None] = lambda notice: None,
         interval_s: float = _INTERVAL_S,
         pod_timeout_s: float = TIMEOUT_S,
         query_timeout_s: float = _QUERY_TIMEOUT_S,
@@ -84,7 +86,7 @@ class PodSessions:
         self._changed = changed
         self._interval_s = interval_s
         self._monotonic = monotonic
-        self._notices = Notices(self._http, now, warn)
+        self._notices = Notices(self._http, now, warn, told)
         self._telling = False
         self._followed: dict[PodRef, _Followed] = {}
         self._latest: Mapping[PodRef, Gate] = MappingProxyType({})
@@ -101,7 +103,6 @@ class PodSessions:
                 self._fresh.set()
             one.drain = drain
             self._followed[ref] = one
-        self._publish()
         self._telling = telling
         if telling:
             self._notices.follow(drains.values())
@@ -109,6 +110,7 @@ class PodSessions:
                 self._fresh.set()
         else:
             self._notices.forget()
+        self._publish()
 
     def latest(self) -> Mapping[PodRef, Gate]:
         """What is known of the pods that are followed. Never waits."""
@@ -196,7 +198,13 @@ class PodSessions:
             self._changed(ref)
 
     def _publish(self) -> None:
-        self._latest = MappingProxyType({ref: f.gate for ref, f in self._followed.items() if f.gate is not None})
+        self._latest = MappingProxyType(
+            {
+                ref: replace(one.gate, told_at=self._notices.told_at(one.drain))
+                for ref, one in self._followed.items()
+                if one.gate is not None
+            }
+        )
 
     async def _tell(self, *, again: bool) -> None:
         there = None
@@ -204,7 +212,12 @@ class PodSessions:
             with suppress(Unavailable):
                 pods = (await self._cluster.observe()).pods
                 there = {(ref, pod.uid, pod.ip) for ref, pod in pods.items() if not pod.deleting}
+        before = {ref for ref, gate in self._latest.items() if gate.told_at is None}
         await self._notices.send(there, again=again)
+        self._publish()
+        for ref, gate in self._latest.items():
+            if gate.told_at is not None and ref in before:
+                self._changed(ref)
 
 
 def _asked_of(drain: Drain) -> tuple[object, ...]:
