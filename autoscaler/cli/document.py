@@ -33,6 +33,9 @@ from autoscaler.core.policy import Mode, Policy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
 
+SURGE_ENDS = frozenset({Reason.SURGE_BACK, Reason.SURGE_FAILED})
+"""With one of these, an eviction is that of the new pod of a surge."""
+
 SCHEMA_VERSION = "bridge-autoscaler.dev/plan/v1"
 
 Quantity = Annotated[
@@ -127,6 +130,9 @@ class MovePart(_Part, frozen=True):
     uid: str
     resource_version: str
     replicas: Annotated[int | None, Meta(description="How many the Deployment gets; null for an eviction.")]
+    then_replicas: Annotated[
+        int | None, Meta(description="How many the Deployment gets right after an eviction that ends a surge.")
+    ]
 
 
 class DriftPart(_Part, frozen=True):
@@ -238,7 +244,7 @@ def _item(decision: Decision, plan: Plan, modes: Mapping[str, Mode], answer: Out
         due_at=None if decision.due_at is None else _instant(decision.due_at),
         server=None if answer is None else ServerAnswer(answer.kind, answer.detail, answer.cause),
         migration=None if decision.migration is None else _migration(decision.migration, plan.taken_at),
-        move=None if decision.move is None else _move(decision.move),
+        move=None if decision.move is None else _move(decision.move, _left(decision, plan)),
         drift=[_drift(one) for one in drifts(pod, owner)],
     )
 
@@ -281,10 +287,17 @@ def _check(check: Check, now: datetime) -> CheckPart:
     )
 
 
-def _move(move: Move) -> MovePart:
+def _move(move: Move, left: int | None) -> MovePart:
     if isinstance(move, Evict):
-        return MovePart(f"Pod/{move.pod.name}", move.uid, move.resource_version, None)
-    return MovePart(move.workload.object, move.uid, move.resource_version, move.replicas)
+        return MovePart(f"Pod/{move.pod.name}", move.uid, move.resource_version, None, left)
+    return MovePart(move.workload.object, move.uid, move.resource_version, move.replicas, None)
+
+
+def _left(decision: Decision, plan: Plan) -> int | None:
+    """How many replicas a Deployment has without the one that a surge gave it."""
+    workload = plan.workloads.get(WorkloadRef(decision.pod.namespace, decision.pod.workload or ""))
+    ends = decision.reason in SURGE_ENDS
+    return workload.replicas - 1 if ends and workload is not None and workload.replicas else None
 
 
 def _drift(drift: Drift) -> DriftPart:

@@ -21,19 +21,20 @@ from autoscaler.cli.rendering.markdown import render_markdown
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_explanation, render_table
 from autoscaler.cli.rendering.words import countdown, migration, summary, verdict
-from autoscaler.core.actions import Outcome, OutcomeKind, ScaleKind
-from autoscaler.core.model import Ask, Capability, Condition, QoSClass, Workload, WorkloadRef
-from autoscaler.core.plan import Decision, MigrationReport, Plan, Proposal
+from autoscaler.core.actions import Evict, Outcome, OutcomeKind, ScaleKind
+from autoscaler.core.model import Ask, Capability, Condition, PodRef, QoSClass, Workload, WorkloadRef
+from autoscaler.core.plan import Check, Decision, MigrationReport, Plan, Proposal
 from autoscaler.core.policy import Strategy
 from autoscaler.core.reasons import Reason
 from tests.build import both, container, node
 from tests.cli.conftest import write_policy
-from tests.cli.fakes import FakeCluster, FakeWiring
+from tests.cli.fakes import FakeCluster, FakeMetrics, FakeWiring
 from tests.cli.plans import (
     DEFERRED,
     LANDS,
     MIGRATING,
     MODE,
+    NOWHERE,
     OVERDUE,
     POD,
     RESIZED,
@@ -44,6 +45,9 @@ from tests.cli.plans import (
     after,
     surge,
 )
+
+CONNECTED = Check("sessions", Reason.DRAINING, False, "3 sessions", after(300))
+UNREADY = Check("new pod", Reason.SURGING, False, "bridge-9 is not ready", after(300))
 
 
 def plan(*decisions: Decision) -> Plan:
@@ -150,12 +154,13 @@ EXPLANATION = """\
 sim/bridge-0  StatefulSet/bridge, on node-a, policy sim-bridges
   NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
   Predicted  Deferred: node-a lacks 300m of cpu
-  Migration  due 4 min ago by Evict: not possible for this reason
+  Migration  due 4 min ago by Evict: not possible: landing fails
   QoS        Burstable unchanged
-  Checks     ok  mode: ResizeOrMigrate, strategy Evict
-             no  landing: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own
-             no  age: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is 30
-                 min (due in 18 min)
+  Checks     ok     mode: ResizeOrMigrate, strategy Evict
+             FAILS  landing: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its
+                    own
+             FAILS  age: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is
+                    30 min (due in 18 min)
   Meaning    No other node would take the pod at its new size; the detail says
              what rules them out.
 """
@@ -169,6 +174,15 @@ def test_the_table_says_when_how_and_where_to() -> None:
 def test_the_explanation_has_a_line_for_every_check() -> None:
     assert render_explanation(item(STUCK)).startswith(EXPLANATION)
     assert "Checks" not in render_explanation(item(RESIZED))
+
+
+def test_the_remedy_of_what_will_be_in_the_way_is_told_before_the_deadline() -> None:
+    early = replace(DEFERRED, migration=replace(SOON, checks=(MODE, NOWHERE, YOUNG)))
+    text = " ".join(render_explanation(item(early)).split())
+    assert f"Remedy landing: {Reason.NO_LANDING_NODE.remedy}" in text
+    assert Reason.POD_TOO_YOUNG.remedy not in text
+    assert "Remedy landing" not in render_explanation(item(STUCK))  # it is the remedy of the reason itself
+    assert " ".join(render_explanation(item(STUCK)).split()).count(Reason.NO_LANDING_NODE.remedy) == 1
 
 
 @pytest.mark.parametrize("width", [40, 80, 130])
@@ -189,13 +203,24 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         (OVERDUE, "due 4 min ago by Evict: not possible: NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own"),
         (
             replace(SOON, checks=(MODE, LANDS, YOUNG)),
-            "in 12 s by Evict: not possible: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is 30 min "
-            "(due in 18 min); there is room on node-b or node-c",
+            "in 12 s by Evict: waits: PodTooYoung: sim/bridge-1 is 12 min old, minPodAge is 30 min "
+            "(due in 18 min); then to node-b or node-c",
         ),
         (
-            replace(SOON, strategy=Strategy.NONE, checks=(replace(MODE, holds=False, detail="strategy None"),)),
-            "in 12 s without a strategy: not possible: MigrationNotEnabled: strategy None; "
-            "there is room on node-b or node-c",
+            replace(SOON, strategy=Strategy.NONE, checks=(replace(MODE, name="strategy", holds=False),)),
+            "in 12 s, strategy None: nothing is moved; there is room on node-b or node-c",
+        ),
+        (
+            replace(SOON, strategy=Strategy.NONE, checks=(NOWHERE, replace(MODE, holds=False)), landing=()),
+            "in 12 s, strategy None: nothing is moved; NoLandingNode: of 4 nodes 2 cpu, 1 taints, 1 its own",
+        ),
+        (
+            replace(OVERDUE, checks=(MODE, CONNECTED), landing=("node-b",)),
+            "due 4 min ago by Evict: waits: Draining: 3 sessions (due in 5 min); then to node-b",
+        ),
+        (
+            replace(SOON, strategy=Strategy.SURGE, due_at=TAKEN_AT, checks=(MODE, UNREADY), landing=("node-b",)),
+            "due now by Surge: waits for the new pod: bridge-9 is not ready",
         ),
     ],
 )
@@ -206,8 +231,14 @@ def test_one_line_of_a_migration(report: MigrationReport, text: str) -> None:
 def test_the_reason_for_which_a_pod_is_held_is_not_said_twice() -> None:
     report = replace(OVERDUE, landing=("node-b",))
     assert migration(item(replace(STUCK, migration=report))) == (
-        "due 4 min ago by Evict: not possible for this reason; there is room on node-b"
+        "due 4 min ago by Evict: not possible: landing fails; there is room on node-b"
     )
+    now = replace(STUCK, migration=replace(report, due_at=TAKEN_AT))
+    assert migration(item(now)) == "due now by Evict: not possible: landing fails; there is room on node-b"
+    draining = replace(STUCK, reason=Reason.DRAINING, migration=replace(report, checks=(CONNECTED,)))
+    assert migration(item(draining)).startswith("due 4 min ago by Evict: waits: Draining: 3 sessions ")
+    surging = replace(STUCK, reason=Reason.SURGING, migration=replace(report, checks=(UNREADY,)))
+    assert migration(item(surging)) == "due 4 min ago by Evict: waits for the new pod"
     assert migration(item(RESIZED)) == ""
 
 
@@ -243,8 +274,8 @@ def test_a_move_that_is_its_own_reason_is_named_once() -> None:
 
 def test_markdown_has_the_line_and_the_checks() -> None:
     text = render_markdown(document(plan(STUCK)))
-    assert "- Migration: due 4 min ago by Evict: not possible for this reason\n" in text
-    assert "  - ok: mode: ResizeOrMigrate, strategy Evict\n  - no: landing: NoLandingNode: " in text
+    assert "- Migration: due 4 min ago by Evict: not possible: landing fails\n" in text
+    assert "  - ok: mode: ResizeOrMigrate, strategy Evict\n  - FAILS: landing: NoLandingNode: " in text
     assert "Migration" not in render_markdown(document(plan(RESIZED)))
 
 
@@ -278,6 +309,22 @@ def test_a_step_of_a_surge_runs_in_bash_as_it_is(tmp_path: Path, kind: ScaleKind
     assert words == ["scale", "deployment/world", "-n", "sim", f"--replicas={replicas}", "--resource-version=41"]
 
 
+@pytest.mark.parametrize("reason", [Reason.SURGE_BACK, Reason.SURGE_FAILED])
+def test_the_end_of_a_surge_evicts_its_newest_pod_and_scales_at_once(tmp_path: Path, reason: Reason) -> None:
+    newest = Evict(PodRef("sim", "world-y"), "77777777-gggg", "9")
+    end = replace(surge(), reason=reason, move=newest)
+    world = Workload(WorkloadRef("sim", "Deployment/world"), "55555555-eeee", replicas=3)
+    script = render_patch(document(Plan(TAKEN_AT, (end,), workloads={world.ref: world})))
+    create, scale = script.splitlines()[1:]
+    *words, body = kubectl(tmp_path, create)
+    assert words == ["create", "--raw", "/api/v1/namespaces/sim/pods/world-y/eviction", "-f", "-"]
+    assert json.loads(body)["metadata"]["name"] == "world-y"
+    words = kubectl(tmp_path, scale)
+    assert words == ["scale", "deployment/world", "-n", "sim", "--replicas=2", "--current-replicas=3"]
+    unknown = render_patch(document(plan(end)))
+    assert unknown.splitlines()[2] == "# then, at once: scale Deployment/world back by one"
+
+
 def test_what_only_waits_has_no_line_for_bash() -> None:
     assert render_patch(document(plan(DEFERRED, STUCK))) == ""
 
@@ -298,6 +345,7 @@ def test_no_text_from_outside_becomes_a_command() -> None:
 
 HAS = both("2", "4Gi")
 APP = container(both("4", "4Gi"), name="bridge", allocated=HAS.requests, actual=HAS)
+BUSY = FakeMetrics(cpu=3.45, memory=3.4 * 2**30)  # for which 4 cores are wanted
 FULL = Condition("PodResizePending", "True", "Deferred", "Node didn't have enough resource: cpu", 2)
 STATEFUL = Workload(WorkloadRef("sim", "StatefulSet/bridge"), "66666666-ffff", template={"bridge": APP.spec})
 
@@ -323,7 +371,7 @@ def cluster(waited_s: int, **changes: Any) -> FakeCluster:
 
 def command(tmp_path: Path, there: FakeCluster, *arguments: str, mode: str = "ResizeOrMigrate") -> int:
     path = write_policy(tmp_path, mode=mode)
-    return cli.main([*arguments, f"--policies={path}"], FakeWiring(cluster=there))
+    return cli.main([*arguments, f"--policies={path}"], FakeWiring(cluster=there, metrics=BUSY))
 
 
 def test_plan_counts_down_to_a_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,7 +396,7 @@ def test_without_the_role_plan_says_so_and_nothing_would_be_evicted(
     assert "  MigrationNotPermitted: rbac/migrate" in out
     assert "1 held" in out
     command(tmp_path, cluster(30, capabilities=frozenset()), "explain", "sim/bridge-0")
-    assert "no  permission: MigrationNotPermitted: rbac/migrate" in capsys.readouterr().out
+    assert "FAILS  permission: MigrationNotPermitted: rbac/migrate" in capsys.readouterr().out
 
 
 def test_the_server_is_asked_about_a_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,7 +413,9 @@ def test_a_policy_that_recommends_shows_the_move_and_asks_nothing(
 ) -> None:
     write_policy(tmp_path, mode="Recommend\n  fallback: {action: Migrate}")
     there = cluster(30)
-    assert cli.main(["plan", "--server-dry-run", f"--policies={tmp_path}"], FakeWiring(cluster=there)) == 0
+    assert (
+        cli.main(["plan", "--server-dry-run", f"--policies={tmp_path}"], FakeWiring(cluster=there, metrics=BUSY)) == 0
+    )
     out = capsys.readouterr().out
     assert "  Migration  now by Evict: to node-b\n" in out
     assert out.endswith("\n1 proposed only\n")

@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-from autoscaler.cli.document import ContainerPart, Document, Item, MovePart
+from autoscaler.cli.document import SURGE_ENDS, ContainerPart, Document, Item, MovePart
 from autoscaler.cli.rendering.words import migration, prediction, sides
 from autoscaler.core.model import ContainerKind
 
@@ -16,7 +16,7 @@ def render_patch(document: Document) -> str:
 
     The pod's uid is part of each patch: the server refuses it (422) once another pod has taken the name. A step of a
     migration is one line, for the very version that the plan is about (409 otherwise), and nothing follows it: plan
-    again for the next.
+    again for the next. Only where an eviction ends a surge, the Deployment is scaled right after it.
     """
     lines = [comment(f"problem: {p.source}: {p.reason}: {p.detail}") for p in document.problems]
     for item in document.items:
@@ -24,6 +24,8 @@ def render_patch(document: Document) -> str:
             lines.append(comment(f"{item.namespace}/{item.pod}: {item.reason}; {_expected(item)}"))
             # a policy that only recommends may mean a move, of which the comment tells: there is nothing to patch
             lines += [line(item)] if item.move or item.proposes else []
+            if item.move is not None and item.move.replicas is None and item.reason in SURGE_ENDS:
+                lines.append(_scale_back(item, item.move.then_replicas))
     return "".join(f"{text}\n" for text in lines)
 
 
@@ -42,19 +44,29 @@ def line(item: Item) -> str:
 
 def _eviction(item: Item, move: MovePart) -> str:
     """The Eviction API, which asks disruption budgets; kubectl has no command of its own for one pod."""
+    pod = move.object.removeprefix("Pod/")  # of a surge that ends it is another one than the item's
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": item.pod, "namespace": item.namespace},
+        "metadata": {"name": pod, "namespace": item.namespace},
         "deleteOptions": {"preconditions": {"uid": move.uid, "resourceVersion": move.resource_version}},
     }
-    path = f"/api/v1/namespaces/{item.namespace}/pods/{item.pod}/eviction"
+    path = f"/api/v1/namespaces/{item.namespace}/pods/{pod}/eviction"
     return shlex.join(["kubectl", "create", "--raw", path, "-f", "-"]) + " <<< " + shlex.quote(_json(body))
 
 
 def _scale(item: Item, move: MovePart, replicas: int) -> str:
     words = ["kubectl", "scale", move.object.lower(), "-n", item.namespace]
     return shlex.join([*words, f"--replicas={replicas}", f"--resource-version={move.resource_version}"])
+
+
+def _scale_back(item: Item, replicas: int | None) -> str:
+    """What follows the eviction at once, while the successor of the evicted pod is not ready. The eviction may change
+    the Deployment's version, so its number of replicas stands for it."""
+    if replicas is None or item.workload is None:
+        return comment(f"then, at once: scale {item.workload} back by one")
+    words = ["kubectl", "scale", item.workload.lower(), "-n", item.namespace]
+    return shlex.join([*words, f"--replicas={replicas}", f"--current-replicas={replicas + 1}"])
 
 
 def _patch(item: Item) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from autoscaler.cli.document import ContainerPart, Document, Item
 from autoscaler.cli.rendering.words import (
     because,
+    blocker,
     cell,
     check,
     drift,
@@ -49,6 +50,9 @@ def render_explanation(item: Item, *, width: int = 80, color: bool = False) -> s
     parts.append(_labelled("Meaning", item.reason.meaning, width))
     if item.reason.remedy:
         parts.append(_labelled("Remedy", item.reason.remedy, width))
+    blocked = blocker(item.migration) if item.migration else None
+    if blocked is not None and blocked.reason is not item.reason and blocked.reason.remedy:
+        parts.append(_labelled("Remedy", f"{blocked.name}: {blocked.reason.remedy}", width))
     if item.due_at:
         parts.append(_labelled("Next look", item.due_at, width))
     for container in item.containers:
@@ -95,7 +99,7 @@ def _head(item: Item, width: int) -> Iterator[RenderableType]:
 def _checks(item: Item, width: int) -> Iterator[RenderableType]:
     """What a migration needs, one thing a line, in the order in which it is looked at."""
     for n, one in enumerate(item.migration.checks if item.migration else ()):
-        first = f"  {'' if n else 'Checks':11}{mark(one)}  "
+        first = f"  {'' if n else 'Checks':11}{mark(one):5}  "
         yield _paragraph(check(one), width, first, " " * len(first), "" if one.holds else "yellow")
 
 

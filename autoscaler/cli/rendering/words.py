@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, Sides
+from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPart, Document, Item, MigrationPart, Sides
 from autoscaler.core.drift import Side
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import Strategy
@@ -83,20 +83,33 @@ def drift(item: Item) -> str:
 
 
 def migration(item: Item) -> str:
-    """When and how the pod is moved, and where to, or why not: `in 12 s by Evict: to node-b or node-c`."""
+    """When and how the pod is moved, and where to, or what it waits for: `in 12 s by Evict: to node-b or node-c`."""
     part = item.migration
     if part is None:
         return ""
-    when = ("due " if part.in_seconds < 0 else "") + countdown(part.in_seconds)
-    how = "without a strategy" if part.strategy is Strategy.NONE else f"by {part.strategy}"
-    blocked = next((one for one in part.checks if not one.holds), None)
-    where = _names(part.landing)
+    blocked, where = blocker(part), _names(part.landing)
+    due = "due " if part.in_seconds < 0 or (part.in_seconds == 0 and blocked is not None) else ""
+    when = due + countdown(part.in_seconds)
+    if part.strategy is not Strategy.NONE:
+        when += f" by {part.strategy}"
     if blocked is None:
-        return f"{when} {how}: to {where}" if where else f"{when} {how}"
-    # what the pod is held for has been said in full
-    why = " for this reason" if blocked.reason is item.reason else f": {_without(blocked)}"
+        return f"{when}: to {where}" if where else when
     room = f"; there is room on {where}" if where else ""
-    return f"{when} {how}: not possible{why}{room}"
+    if part.strategy is Strategy.NONE:
+        other = "" if blocked.reason in (Reason.MIGRATION_NOT_ENABLED, item.reason) else f"; {_without(blocked)}"
+        return f"{when}, strategy None: nothing is moved{other}{room}"
+    if blocked.reason is Reason.SURGING:
+        # what the pod is held for has been said in full
+        return f"{when}: waits for the new pod" + ("" if blocked.reason is item.reason else f": {blocked.detail}")
+    if blocked.reason in _WAITING or blocked.due_at is not None:
+        return f"{when}: waits: {_without(blocked)}" + (f"; then to {where}" if where else "")
+    why = f"{blocked.name} fails" if blocked.reason is item.reason else _without(blocked)
+    return f"{when}: not possible: {why}{room}"
+
+
+def blocker(part: MigrationPart) -> CheckPart | None:
+    """The first precondition that does not hold."""
+    return next((one for one in part.checks if not one.holds), None)
 
 
 def check(part: CheckPart) -> str:
@@ -111,8 +124,8 @@ def _without(part: CheckPart) -> str:
 
 
 def mark(part: CheckPart) -> str:
-    """`ok` or `no`."""
-    return "ok" if part.holds else "no"
+    """`ok` or `FAILS`."""
+    return "ok" if part.holds else "FAILS"
 
 
 def countdown(seconds: int) -> str:
@@ -161,6 +174,7 @@ def summary(document: Document) -> str:
 
 
 _NAMED = 3  # nodes in one line
+_WAITING = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
 _GROUPS = ("to resize", "to migrate", "to scale back", "proposed only", "held", "at target")
 _BY_ACTION = {
     ActionWord.RESIZE: "to resize",

@@ -145,7 +145,7 @@ def test_a_move_that_is_refused_has_the_servers_words() -> None:
         moved(kind=OutcomeKind.FORBIDDEN, detail="cannot create pods/eviction"), NOW
     )
     assert (event.type, event.reason, event.action) == ("Warning", "Forbidden", "Migrate")
-    assert event.note == "Migrate (to node-b, node-c; OutOfcpu for 30 s) was not done as asked: cannot create pods/eviction"
+    assert event.note == f"Migrate ({DETAIL}) was not done as asked: cannot create pods/eviction"
 
 
 def test_a_blocked_eviction_is_told_as_the_hold_that_follows_and_is_the_same_each_time() -> None:
