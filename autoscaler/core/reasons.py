@@ -216,13 +216,15 @@ class Reason(StrEnum):
     NOT_REPLACEABLE = (
         "NotReplaceable",
         "Nobody would make another pod on another node: it belongs to no controller, to a DaemonSet or to a Job.",
-        "Make room on the node.",
+        "Make room on the node, or set fallback.action to Revert: until then the pod keeps asking and holds its place "
+        "in the node's queue.",
         _NOTIFY,
     )
     NOT_SAFE_TO_EVICT = (
         "NotSafeToEvict",
         "An annotation of the pod says that it must not be evicted.",
-        "The detail names it.",
+        "Take away the annotation that the detail names, or set fallback.action to Revert: until then the pod keeps "
+        "asking and holds its place in the node's queue.",
         _NOTIFY,
     )
     WORKLOAD_CHANGING = (
