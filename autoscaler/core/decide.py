@@ -140,7 +140,12 @@ def _capabilities_missing(snapshot: ClusterSnapshot, config: Config) -> list[Pro
         ),
     }
     return [
-        Problem(f"rbac/{capability}", "CapabilityMissing", f"not granted, or cannot be read now; until then {then}")
+        Problem(
+            f"rbac/{capability}",
+            "CapabilityMissing",
+            f"not granted, or cannot be read now; until then {then}. kubectl apply -k rbac/{capability}; a running "
+            "controller notices within 20 minutes",
+        )
         for capability, (then, wanted) in needed.items()
         if wanted and capability not in snapshot.capabilities
     ]

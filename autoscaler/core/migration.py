@@ -293,7 +293,8 @@ def _landing(pod: Pod, proof: Proof, snapshot: ClusterSnapshot, *, every: bool) 
         return Check("landing", Reason.NO_LANDING_NODE, True, f"{_some(proof.nodes)} has room")
     reason = Reason.NEEDS_NEW_NODE if proof.roomless else Reason.NO_LANDING_NODE
     others = len(snapshot.nodes) - (pod.node in snapshot.nodes)
-    cuts = ", ".join(f"{count} {word}" for word, count in sorted(proof.cuts.items(), key=lambda one: (-one[1], one[0])))
+    counts = sorted(proof.cuts.items(), key=lambda one: (-one[1], one[0]))
+    cuts = ", ".join(f"{word} {count}" if n else f"{word} rules out {count}" for n, (word, count) in enumerate(counts))
     words = f"of {others} other nodes: {cuts}" if others else "there is no other node"
     return Check("landing", reason, False, words)
 

@@ -123,14 +123,14 @@ SIDES = {
     ],
     Reason.NO_LANDING_NODE: [
         (SCENE.but(nodes=(node(),)), "there is no other node"),
-        (SCENE.but(nodes=(node(), node("node-b", ready=False))), "of 1 other nodes: 1 Ready"),
+        (SCENE.but(nodes=(node(), node("node-b", ready=False))), "of 1 other nodes: Ready rules out 1"),
         (
             SCENE.but(nodes=(node(), node("node-b"), node("node-c", ready=False))),
             "node-b has room, but the pod may be placed on node-c and not start there",
         ),
     ],
     Reason.NEEDS_NEW_NODE: [
-        (SCENE.but(pods=(overdue(), filler(), filler("node-b"))), "of 1 other nodes: 1 Cpu"),
+        (SCENE.but(pods=(overdue(), filler(), filler("node-b"))), "of 1 other nodes: Cpu rules out 1"),
     ],
     Reason.REPLACEMENT_TOO_SMALL: [
         (

@@ -133,8 +133,8 @@ def test_pods_that_can_land_nowhere_stay_until_they_can_and_some_are_never_moved
         plan = {name.split("-")[0]: item for name, item in stage.planned().items()}
         cuts = {app: checked(plan[app], "landing")["detail"] for app in ("zoned", "gpu", "room", "closed")}
         for app, word in (("zoned", "VolumeAffinity"), ("gpu", "nvidia.com/gpu"), ("room", "Cpu")):
-            assert re.fullmatch(rf"of \d+ other nodes: .*, 1 {word}", cuts[app]), cuts
-        assert re.fullmatch(r"of \d+ other nodes: .*\d+ Unschedulable.*", cuts["closed"]), cuts
+            assert re.fullmatch(rf"of \d+ other nodes: .*, {word} 1", cuts[app]), cuts
+        assert re.fullmatch(r"of \d+ other nodes: .*Unschedulable .*\d+.*", cuts["closed"]), cuts
         kinds = {app: checked(plan[app], "controller")["detail"] for app in ("daemon", "job", "bare")}
         assert [kinds["daemon"], kinds["job"]] == ["DaemonSet/daemon", "Job/job"]
         assert kinds["bare"] == "no controller would make another one"
