@@ -91,7 +91,7 @@ class Decisions:
         check, wants = self._still_wanted(wish)
         # the new pod of a surge takes the size that was asked for
         asked = {container.name: container.spec for container in pod.containers}
-        target = asked if surges(policy) or not check.holds else wants
+        target = asked if surges(policy) else wanted.larger(pod, wants)
         waited = f"{report.detail or report.phase} for {int((self._now - due_at).total_seconds())} s past its deadline"
         course = self._migrations.consider(pod, policy, due_at, target, waited, check)
         if self._now >= due_at and not course.gives_up:
@@ -213,11 +213,15 @@ class Decisions:
         if (found := qos_class(pod, proposed)) is not pod.qos_class:
             return held(pod, policy, Hold(Reason.QOS_WOULD_CHANGE, f"{words}, with whose size it would be {found}"))
         node = self._snapshot.nodes.get(pod.node or "")
-        prediction = kubelet.predict(pod, proposed, node, self._rooms.others(pod))
+        static = self._notes.static.get(pod.node or "", frozenset())
+        prediction = kubelet.predict(pod, proposed, node, self._rooms.others(pod), static)
         proposals = tuple(
             Proposal(c, proposed.get(c.name, c.spec), _steps(c.spec, proposed.get(c.name, c.spec), words))
             for c in pod.containers
         )
+        if (refusal := self._notes.refusal(pod, proposed, self._now)) is not None:
+            hold = Hold(Reason.SURGING, f"{words}, and its size was refused: {refusal.detail}")
+            return replace(held(pod, policy, hold, proposals), prediction=prediction)
         if prediction.outcome not in (PredictedOutcome.IN_PLACE, PredictedOutcome.RESTART):
             hold = Hold(Reason.SURGING, f"{words}, and cannot have its size: {prediction.detail}")
             return replace(held(pod, policy, hold, proposals), prediction=prediction)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from autoscaler.core import kubelet
 from autoscaler.core.ladder import granted
-from autoscaler.core.model import Pod, Resources
+from autoscaler.core.model import RESOURCES, Container, Pod, ResourceList, Resources
 from autoscaler.core.plan import Check
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase
@@ -20,7 +20,8 @@ from autoscaler.core.sizing import Sized
 WANTED = "wanted"
 """The precondition that the pod still needs more than it has."""
 
-_ENOUGH = frozenset({Reason.AT_TARGET, Reason.CHANGE_TOO_SMALL, Reason.LEFT_TO_HPA})
+_UNKNOWN = frozenset({Reason.RECOMMENDER_INVALID, Reason.QOS_WOULD_CHANGE})
+"""Holds of sizing that do not say that the pod has enough."""
 
 
 def before(pod: Pod, phase: Phase) -> Pod:
@@ -28,11 +29,31 @@ def before(pod: Pod, phase: Phase) -> Pod:
     return replace(kubelet.resized(pod, granted(pod, phase)), asks=())
 
 
+def larger(pod: Pod, wants: Mapping[str, Resources]) -> dict[str, Resources]:
+    """The size for which there has to be room: of what was asked for and what is wanted by now the larger, each."""
+
+    def most(container: Container) -> Resources:
+        asked, wanted = container.spec, wants.get(container.name, container.spec)
+        return Resources(_larger(asked.requests, wanted.requests), _larger(asked.limits, wanted.limits))
+
+    return {container.name: most(container) for container in pod.containers}
+
+
+def _larger(asked: ResourceList, wanted: ResourceList) -> ResourceList:
+    return ResourceList.of(
+        {
+            resource: max(amount, wanted.get(resource) or 0)
+            for resource in RESOURCES
+            if (amount := asked.get(resource)) is not None
+        }
+    )
+
+
 def still(base: Pod, sized: Sized) -> tuple[Check, Mapping[str, Resources]]:
     """Whether more is wanted for a pod than it has (`base`, see `before`), and what."""
     hold, wants = sized.hold, sized.resources
     if hold is None and kubelet.grows(base, wants):
         return Check(WANTED, Reason.AT_TARGET, True), wants
-    if hold is None or hold.reason in _ENOUGH:
+    if hold is None or hold.reason not in _UNKNOWN:
         return Check(WANTED, Reason.AT_TARGET, False, "by now the pod has what it needs"), {}
     return Check(WANTED, hold.reason, False, hold.detail, hold.due_at), {}

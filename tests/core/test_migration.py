@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from autoscaler.core.actions import Evict, Outcome, OutcomeKind
 from autoscaler.core.decide import decide
 from autoscaler.core.labels import LabelSelector
-from autoscaler.core.model import Capability, Pod, Resource
+from autoscaler.core.model import Capability, Pod, PodRef, Resource
 from autoscaler.core.notes import Notes, learn, learn_moves, learn_wishes
-from autoscaler.core.plan import Decision
+from autoscaler.core.plan import Decision, Gate
 from autoscaler.core.policy import Budgets, Landing, Mode, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.scheduling import DisruptionBudget
@@ -171,20 +172,28 @@ SIDES = {
         ),
     ],
     Reason.GATE_UNKNOWN: [
-        (DRAINED, "its sessions are not known yet"),
-        (DRAINED.but(gates=gate(overdue(), is_open=True, age=31)), "its sessions are not known yet"),
+        (DRAINED.but(gates=gate(overdue(), is_open=True, age=31)), "its sessions are not known any more"),
+        (DRAINED.but(gates=gate(overdue(), is_open=False, detail="HTTP 503", known=False)), "HTTP 503"),
+    ],
+    Reason.DRAINING: [
+        (DRAINED, "its sessions are being asked for"),
         (
             DRAINED.but(gates=gate(replace(overdue(), uid="before"), is_open=True)),
-            "its sessions are not known yet",
+            "its sessions are being asked for",
         ),
         (
-            DRAINED.but(
-                gates={overdue().ref: replace(*gate(overdue(), is_open=False, detail="HTTP 503").values(), known=False)}
-            ),
-            "HTTP 503",
+            DRAINED.but(gates=gate(overdue(), is_open=False)),
+            "3 sessions; called off once maxWait has passed since it was told to take no new ones",
+        ),
+        (
+            DRAINED.but(gates=gate(overdue(), is_open=False, told=5)),
+            "3 sessions; called off at 2026-11-29T12:59:55+00:00",
+        ),
+        (
+            SCENE.but(policies=(moving(drain=drained(then_force=True, notify=None)),)),
+            "its sessions are being asked for; evicted all the same at 2026-11-29T12:59:40+00:00",
         ),
     ],
-    Reason.DRAINING: [(DRAINED.but(gates=gate(overdue(), is_open=False)), "3 sessions")],
 }
 CASES = [
     pytest.param(reason, scene, words, id=f"{reason}-{number}")
@@ -341,21 +350,66 @@ def test_a_pod_without_sessions_goes_at_once() -> None:
     assert scene.decision().reason is Reason.MIGRATE
 
 
-@pytest.mark.parametrize("detail", ["3 sessions", None])
-def test_sessions_that_never_end_call_the_move_off_or_end_with_it(detail: str | None) -> None:
-    gates = {} if detail is None else gate(overdue(), is_open=False)
-    late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(seconds=20))),), gates=gates)
+@pytest.mark.parametrize(
+    ("how", "gates"),
+    [
+        ({}, gate(overdue(), is_open=False, told=20)),
+        ({}, gate(overdue(), is_open=False, known=False, told=20)),
+        ({}, gate(overdue(), is_open=False, age=40, told=20)),
+        ({"notify": None}, gate(overdue(), is_open=False)),
+        ({"notify": None}, {}),
+    ],
+)
+def test_sessions_that_never_end_call_the_move_off_or_end_with_it(
+    how: dict[str, Any], gates: Mapping[PodRef, Gate]
+) -> None:
+    how = {"max_wait": timedelta(seconds=20), **how}
+    late = DRAINED.but(policies=(moving(drain=drained(**how)),), gates=gates)
     decision = late.decision()
     assert (decision.reason, decision.move, decision.drain) == (Reason.REVERT, None, None)
     assert decision.detail.startswith("called off: ")
+    assert "maxWait was over at 2026-11-29T12:00:00+00:00" in decision.detail
     assert decision.action is not None
-    forced = late.but(policies=(moving(drain=drained(max_wait=timedelta(seconds=20), then_force=True)),))
+    forced = late.but(policies=(moving(drain=drained(then_force=True, **how)),))
     assert forced.decision().reason is Reason.MIGRATE
-    assert late.decision(at=NOW - timedelta(seconds=1)).move is None
+    for scene in (late, forced):
+        early = scene.decision(at=NOW - timedelta(seconds=1))
+        assert (early.move, early.due_at) == (None, NOW)
+        assert early.reason in (Reason.DRAINING, Reason.GATE_UNKNOWN)
+
+
+@pytest.mark.parametrize("then_force", [True, False])
+def test_a_pod_that_was_kept_for_long_is_waited_for_in_full_once_it_is_told(then_force: bool) -> None:
+    """An hour past its deadline its sibling comes back."""
+    wait, hour = timedelta(minutes=10), timedelta(hours=1)
+    policy = moving(drain=drained(max_wait=wait, then_force=then_force))
+    pods = (overdue(waited=3640), filler())
+    kept = DRAINED.but(
+        pods=pods, policies=(policy,), workloads=(stateful_set(replicas=2),), gates=gate(overdue(), is_open=False)
+    )
+    decision = kept.decision()
+    assert decision.reason is Reason.SIBLING_UNAVAILABLE
+    assert decision.drain is not None
+    assert (decision.drain.telling, decision.drain.due_at) == (False, NOW - hour)
+    free = kept.but(workloads=(stateful_set(),))
+    decision = free.decision()
+    assert (decision.reason, decision.move, decision.action, decision.due_at) == (Reason.DRAINING, None, None, None)
+    assert decision.drain is not None
+    assert decision.drain.telling
+
+    def heard(after: timedelta) -> Decision:
+        at = NOW + after
+        (known,) = gate(overdue(), is_open=False, told=0).values()
+        gates = {overdue().ref: replace(known, measured_at=at)}
+        return free.but(gates=gates).decision(at=at)
+
+    last = heard(wait - timedelta(seconds=1))
+    assert (last.reason, last.move, last.due_at) == (Reason.DRAINING, None, NOW + wait)
+    assert heard(wait).reason is (Reason.MIGRATE if then_force else Reason.REVERT)
 
 
 def test_a_move_that_is_only_recommended_is_called_off_in_words() -> None:
-    late = DRAINED.but(policies=(moving(Mode.RECOMMEND, drain=drained(max_wait=timedelta(seconds=20))),))
+    late = DRAINED.but(policies=(moving(Mode.RECOMMEND, drain=drained(max_wait=timedelta(seconds=20), notify=None)),))
     decision = late.decision()
     assert (decision.reason, decision.action, decision.due_at) == (Reason.RECOMMEND_ONLY, None, None)
     assert decision.detail.startswith("Revert: called off: ")
@@ -373,7 +427,7 @@ def test_nobody_is_told_or_waited_for_where_nothing_is_moved(max_wait: timedelta
 
 
 def test_nothing_is_called_off_that_cannot_be_moved_for_another_reason() -> None:
-    late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(0))),), nodes=(node(),))
+    late = DRAINED.but(policies=(moving(drain=drained(max_wait=timedelta(0), notify=None)),), nodes=(node(),))
     assert blocked(late)[0] is Reason.NO_LANDING_NODE
 
 
@@ -432,7 +486,7 @@ def test_a_pod_wanted_larger_than_its_node_is_moved_once_that_has_lasted() -> No
 
 def test_a_move_to_a_larger_node_that_was_called_off_is_due_again() -> None:
     small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
-    policy = moving(drain=drained(max_wait=timedelta(minutes=1)))
+    policy = moving(drain=drained(max_wait=timedelta(minutes=1), notify=None))
     scene = SCENE.but(pods=(small,), nodes=(node(cpu="3"), node("node-b")), policies=(policy,))
     wait = AFTER + timedelta(minutes=1)
 
@@ -443,8 +497,40 @@ def test_a_move_to_a_larger_node_that_was_called_off_is_due_again() -> None:
     again = since(wait + policy.fallback.retry_after).migration
     assert again is not None
     assert again.due_at == NOW + AFTER
-    scene = scene.but(policies=(moving(drain=drained(max_wait=timedelta(minutes=1), then_force=True)),))
+    forced = drained(max_wait=timedelta(minutes=1), then_force=True, notify=None)
+    scene = scene.but(policies=(moving(drain=forced),))
     assert since(timedelta(days=1)).move is not None
+
+
+def test_a_pod_that_was_told_and_called_off_is_left_alone_for_a_while() -> None:
+    """Whether it has been asked to be larger or could not be: else it would be told anew in the next turn."""
+    small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
+    policy = moving(drain=drained(max_wait=timedelta(minutes=1)))
+    rest = policy.fallback.retry_after
+    scene = SCENE.but(pods=(small,), nodes=(node(cpu="3"), node("node-b")), policies=(policy,))
+    before = Notes(beyond={small.uid: ago(7200)})
+    told = scene.but(notes=before, gates=gate(small, is_open=False, told=60))
+    off = told.decision()
+    assert (off.move, off.drain) == (None, None)
+    assert off.detail.startswith("called off: 3 sessions; maxWait was over at 2026-11-29T12:00:00+00:00")
+    notes = learn_wishes(before, told.plan())
+    assert notes.called_off == {small.uid: NOW}
+
+    def later(after: timedelta) -> Decision:
+        return scene.but(notes=notes).decision(at=NOW + after)
+
+    still = later(rest - timedelta(seconds=1))
+    assert (still.drain, still.detail.startswith("called off: ")) == (None, True)
+    again = later(rest)
+    assert again.drain is not None
+    assert (again.reason, again.drain.telling) == (Reason.DRAINING, True)
+
+    assert learn_wishes(notes, scene.but(notes=notes).plan()).called_off == notes.called_off
+    assert not learn_wishes(notes, scene.but(notes=notes).plan(at=NOW + rest)).called_off
+    assert learn(notes, (small,), (), {}, NOW).called_off == notes.called_off
+    assert not learn(notes, (), (), {}, NOW).called_off
+    refused = DRAINED.but(policies=(policy,), notes=Notes(called_off={overdue().uid: NOW})).decision()
+    assert (refused.reason, refused.drain) == (Reason.REVERT, None)
 
 
 def test_no_pod_is_moved_to_be_made_smaller() -> None:
@@ -478,15 +564,12 @@ def test_a_size_that_nobody_wants_any_more_moves_no_pod_and_is_given_up() -> Non
     assert wanting("2", "4Gi", Mode.RECOMMEND).decision().reason is Reason.RECOMMEND_ONLY
 
 
-def test_a_pod_is_moved_for_what_it_needs_now() -> None:
-    """It asked for 4 cores, which node-b does not have; 3 would do by now."""
-    changes: dict[str, Any] = {
-        "nodes": (node(), node("node-b", "3500m")),
-        "workloads": (stateful_set(both("3", "8Gi")),),
-    }
-    assert wanting("3", "8Gi").but(**changes).decision().reason is Reason.MIGRATE
-    more = wanting("4", "8Gi").but(**changes)
-    assert more.decision().reason is Reason.NEEDS_NEW_NODE
+def test_a_pod_is_moved_only_where_there_is_room_for_what_it_needs_by_now() -> None:
+    """It asked for 4 cores; what it has asked for counts as long as it wants more than it has."""
+    tight = {"nodes": (node(), node("node-b", "4500m"))}
+    assert wanting("4", "8Gi").but(**tight).decision().reason is Reason.MIGRATE
+    assert wanting("3", "8Gi").but(**tight).decision().reason is Reason.MIGRATE
+    assert wanting("5", "8Gi").but(**tight).decision().reason is Reason.NEEDS_NEW_NODE
 
 
 def test_nothing_is_moved_while_it_is_not_known_what_it_needs() -> None:
