@@ -89,8 +89,8 @@ def _instructions(rig: Rig) -> str:
     folders = [Path(sys.executable).parent, Path(rig.kubectl_path).parent]
     return f"""\
 Three nodes and three sample StatefulSets in namespace sim, whose usage moves. Ctrl-C stops and removes everything.
-In another terminal, as the controller's service account, which has every role under rbac/ (migrate and surge too: it may
-move pods if a policy says so), and with kubectl as cluster admin:
+In another terminal, as the controller's service account, which has every role under rbac/ (migrate and surge too: it
+may move pods if a policy says so), and with kubectl as cluster admin:
 
 export PATH={":".join(map(str, folders))}:$PATH
 export BRIDGE_AUTOSCALER_KUBECONFIG={rig.kubeconfig}
