@@ -15,19 +15,20 @@ import yaml
 from autoscaler.cli.document import document
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.core.actions import Evict, Scale, ScaleKind
-from autoscaler.core.model import PodRef, WorkloadRef
+from autoscaler.core.model import PodRef, Workload, WorkloadRef
 from autoscaler.core.plan import Decision, Plan
+from autoscaler.core.reasons import Reason
 from tests.cli.plans import MIGRATING, POD, TAKEN_AT, surge
 from tests.rig.rig import Rig, eventually
 
 pytestmark = pytest.mark.rig
 
 
-def run(rig: Rig, decision: Decision) -> subprocess.CompletedProcess[str]:
+def run(rig: Rig, decision: Decision, *workloads: Workload) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(rig.kubectl_path).parent), "/usr/bin", "/bin"])
     return subprocess.run(
         ["bash", "-eu"],
-        input=render_patch(document(Plan(TAKEN_AT, (decision,)))),
+        input=render_patch(document(Plan(TAKEN_AT, (decision,), workloads={one.ref: one for one in workloads}))),
         env={"PATH": path, "HOME": str(rig.folder), "KUBECONFIG": str(rig.admin_kubeconfig)},
         capture_output=True,
         text=True,
@@ -83,3 +84,32 @@ def test_a_deployment_is_scaled_in_one_version(rig: Rig) -> None:
     done = run(rig, surging(deployment(rig, namespace)["metadata"]["resourceVersion"]))
     assert (done.returncode, done.stderr) == (0, "")
     assert deployment(rig, namespace)["spec"]["replicas"] == 2
+
+
+def test_the_end_of_a_surge_leaves_the_pods_that_were_not_new(rig: Rig) -> None:
+    namespace = rig.namespace("patch")
+    rig.kubectl("create", "deployment", "sim", "--image=bridge", "-n", namespace)
+    eventually("it is ready", lambda: deployment(rig, namespace)["status"].get("availableReplicas") == 1)
+    old = names(rig, namespace)
+    rig.kubectl("scale", "deployment/sim", "--replicas=2", "-n", namespace)
+    eventually("both are ready", lambda: deployment(rig, namespace)["status"].get("availableReplicas") == 2)
+    (newest,) = names(rig, namespace) - old
+    there = rig.pod(namespace, newest)["metadata"]
+    decision = replace(
+        surge(),
+        pod=replace(POD, namespace=namespace, name=next(iter(old)), workload="Deployment/sim"),
+        reason=Reason.SURGE_BACK,
+        move=Evict(PodRef(namespace, newest), there["uid"], there["resourceVersion"]),
+    )
+    world = Workload(WorkloadRef(namespace, "Deployment/sim"), "uid", replicas=2)
+    done = run(rig, decision, world)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert deployment(rig, namespace)["spec"]["replicas"] == 1
+    eventually("the old one is left", lambda: names(rig, namespace) == old)
+    assert run(rig, decision, world).returncode == 1  # neither line does anything twice
+    assert deployment(rig, namespace)["spec"]["replicas"] == 1
+
+
+def names(rig: Rig, namespace: str) -> set[str]:
+    found = rig.kubectl("get", "pods", "-n", namespace, "-o=jsonpath={.items[*].metadata.name}")
+    return set(found.split())
