@@ -46,7 +46,7 @@ from tests.cli.plans import (
     surge,
 )
 
-CONNECTED = Check("sessions", Reason.DRAINING, False, "3 sessions", after(300))
+CONNECTED = Check("sessions", Reason.DRAINING, False, "3 sessions; called off at 12:05", after(300))
 UNREADY = Check("new pod", Reason.SURGING, False, "bridge-9 is not ready", after(300))
 
 
@@ -216,7 +216,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         ),
         (
             replace(OVERDUE, checks=(MODE, CONNECTED), landing=("node-b",)),
-            "due 4 min ago by Evict: waits: Draining: 3 sessions (due in 5 min); then to node-b",
+            "due 4 min ago by Evict: waits: Draining: 3 sessions; called off at 12:05 (due in 5 min); then to node-b",
         ),
         (
             replace(SOON, strategy=Strategy.SURGE, due_at=TAKEN_AT, checks=(MODE, UNREADY), landing=("node-b",)),
@@ -236,7 +236,7 @@ def test_the_reason_for_which_a_pod_is_held_is_not_said_twice() -> None:
     now = replace(STUCK, migration=replace(report, due_at=TAKEN_AT))
     assert migration(item(now)) == "due now by Evict: not possible: landing fails; there is room on node-b"
     draining = replace(STUCK, reason=Reason.DRAINING, migration=replace(report, checks=(CONNECTED,)))
-    assert migration(item(draining)).startswith("due 4 min ago by Evict: waits: Draining: 3 sessions ")
+    assert migration(item(draining)) == "due 4 min ago by Evict: waits: Draining: 3 sessions; then to node-b"
     surging = replace(STUCK, reason=Reason.SURGING, migration=replace(report, checks=(UNREADY,)))
     assert migration(item(surging)) == "due 4 min ago by Evict: waits for the new pod"
     assert migration(item(RESIZED)) == ""

@@ -98,13 +98,13 @@ def migration(item: Item) -> str:
     if part.strategy is Strategy.NONE:
         other = "" if blocked.reason in (Reason.MIGRATION_NOT_ENABLED, item.reason) else f"; {_without(blocked)}"
         return f"{when}, strategy None: nothing is moved{other}{room}"
+    said = blocked.reason is item.reason  # in full, as what the pod is held for
     if blocked.reason is Reason.SURGING:
-        # what the pod is held for has been said in full
-        return f"{when}: waits for the new pod" + ("" if blocked.reason is item.reason else f": {blocked.detail}")
+        return f"{when}: waits for the new pod" + ("" if said else f": {blocked.detail}")
     if blocked.reason in _WAITING or blocked.due_at is not None:
-        return f"{when}: waits: {_without(blocked)}" + (f"; then to {where}" if where else "")
-    why = f"{blocked.name} fails" if blocked.reason is item.reason else _without(blocked)
-    return f"{when}: not possible: {why}{room}"
+        why = f"{blocked.reason}: {blocked.detail.partition(';')[0]}" if said else _without(blocked)
+        return f"{when}: waits: {why}" + (f"; then to {where}" if where else "")
+    return f"{when}: not possible: {f'{blocked.name} fails' if said else _without(blocked)}{room}"
 
 
 def blocker(part: MigrationPart) -> CheckPart | None:
