@@ -118,11 +118,21 @@ def moving(mode: Mode = Mode.RESIZE_OR_MIGRATE, drain: DrainPolicy | None = None
 
 
 def drained(**changes: Any) -> DrainPolicy:
-    return DrainPolicy(endpoint=ENDPOINT, notify=PodEndpoint(8080, "/drain"), **changes)
+    return DrainPolicy(**{"endpoint": ENDPOINT, "notify": PodEndpoint(8080, "/drain"), **changes})
 
 
-def gate(pod: Pod, *, is_open: bool, age: float = 3, detail: str = "3 sessions") -> dict[PodRef, Gate]:
-    return {pod.ref: Gate(pod.uid, is_open, "no sessions" if is_open else detail, ago(age))}
+def gate(
+    pod: Pod,
+    *,
+    is_open: bool,
+    age: float = 3,
+    detail: str = "3 sessions",
+    told: float | None = None,
+    known: bool = True,
+) -> dict[PodRef, Gate]:
+    """What was heard of a pod's sessions `age` seconds ago; it was told to take no new ones `told` seconds ago."""
+    told_at = None if told is None else ago(told)
+    return {pod.ref: Gate(pod.uid, is_open, "no sessions" if is_open else detail, ago(age), known, told_at)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ class ScriptedSessions:
         self.followed: frozenset[PodRef] = frozenset()
         self._cluster = cluster
         self._drains: dict[PodRef, Drain] = {}
-        self._draining: dict[str, Drain] = {}  # by uid
+        self._draining: dict[str, datetime] = {}  # by uid, since when
         self._gates: dict[PodRef, Gate] = {}
 
     def follow(self, drains: Mapping[PodRef, Drain], *, telling: bool) -> None:
@@ -42,10 +43,9 @@ class ScriptedSessions:
         self._drains = dict(drains)
         self.followed |= frozenset(drains)
         if telling:
-            draining = {drain.uid: drain for drain in drains.values() if drain.telling}
-            for uid in sorted(draining.keys() ^ self._draining.keys()):
-                self.told.append(Told(self._cluster.now, uid, uid in draining))
-            self._draining = draining
+            now, draining = self._cluster.now, {drain.uid for drain in drains.values() if drain.telling}
+            self.told += [Told(now, uid, uid in draining) for uid in sorted(draining ^ self._draining.keys())]
+            self._draining = {uid: self._draining.get(uid, now) for uid in draining}
 
     def latest(self) -> Mapping[PodRef, Gate]:
         """What the pods answer now; of one that does not answer, what it answered last."""
@@ -53,8 +53,14 @@ class ScriptedSessions:
             if (sessions := self.sessions(ref)) is not None:
                 detail = f"{sessions} sessions" if sessions else "no sessions"
                 self._gates[ref] = Gate(drain.uid, sessions == 0, detail, self._cluster.now)
+            elif ref not in self._gates or self._gates[ref].uid != drain.uid:
+                self._gates[ref] = Gate(drain.uid, False, "not known", self._cluster.now, known=False)
         self._gates = {ref: gate for ref, gate in self._gates.items() if ref in self._drains}
-        return dict(self._gates)
+        return {ref: replace(gate, told_at=self._draining.get(gate.uid)) for ref, gate in self._gates.items()}
+
+    def told_since(self, uid: str) -> datetime | None:
+        """Since when a pod is to take no new sessions, by what it was told."""
+        return self._draining.get(uid)
 
     def sessions(self, ref: PodRef) -> int | None:
         """How many sessions a pod has now; None: it does not answer."""

@@ -346,9 +346,9 @@ async def test_sessions_follow_their_script_and_pods_are_told_once() -> None:
     sessions.follow({}, telling=True)
 
     assert heard == [
-        Gate("a-0#1", False, "2 sessions", START),
-        Gate("a-0#1", False, "2 sessions", START),
-        Gate("a-0#1", True, "no sessions", START + 2 * minute),
+        Gate("a-0#1", False, "2 sessions", START, told_at=START),
+        Gate("a-0#1", False, "2 sessions", START, told_at=START),
+        Gate("a-0#1", True, "no sessions", START + 2 * minute, told_at=START),
     ]
     assert sessions.told == [Told(START, "a-0#1", True), Told(START + 3 * minute, "a-0#1", False)]
     assert sessions.latest() == {}

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.core.actions import Move, Outcome, Resize
 from autoscaler.core.model import ClusterSnapshot, Pod, PodRef, Problem
@@ -125,6 +126,7 @@ class Watched:
     waited_s: list[float]
     changed: list[PodRef]
     warned: list[Problem]
+    notices: list[Told]
 
     def follow(self, *drains: Drain, telling: bool = True) -> None:
         self.sessions.follow({one.pod: one for one in drains}, telling=telling)
@@ -146,16 +148,18 @@ class Watched:
 @asynccontextmanager
 async def watched(prometheus_url: str = NOBODY, pods: Iterable[Pod] = (pod(),), **more: Any) -> AsyncIterator[Watched]:
     clock, waited_s, changed, warned, there = [NOW], [0.0], list[PodRef](), list[Problem](), Pods(list(pods))
+    notices: list[Told] = []
     sessions = PodSessions(
         prometheus_url,
         there,
         now=lambda: clock[0],
         changed=changed.append,
         warn=warned.append,
+        told=notices.append,
         monotonic=lambda: time.monotonic() + waited_s[0],
         **more,
     )
     try:
-        yield Watched(prometheus_url, sessions, there, clock, waited_s, changed, warned)
+        yield Watched(prometheus_url, sessions, there, clock, waited_s, changed, warned, notices)
     finally:
         await sessions.close()

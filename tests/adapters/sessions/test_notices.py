@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
+from autoscaler.adapters.sessions.notices import Told
 from autoscaler.core.model import PodRef
 from autoscaler.core.policy import DrainPolicy, PodEndpoint
-from tests.adapters.sessions.bridges import BRIDGE, bridge, drain, pod, watched
+from tests.adapters.sessions.bridges import BRIDGE, NOW, bridge, drain, pod, text, watched
 
 
 async def test_a_pod_is_told_to_drain_once_and_called_off_once() -> None:
@@ -37,6 +39,60 @@ async def test_a_pod_is_told_to_drain_once_and_called_off_once() -> None:
             await seen.sessions.look_once()
         assert one.drains == [True, False, True, False]
         assert seen.warned == []
+
+
+async def test_it_is_known_since_when_a_pod_is_told_whatever_it_answers() -> None:
+    async with bridge() as one, watched() as seen:
+
+        def told_at() -> datetime | None:
+            return seen.sessions.latest()[BRIDGE].told_at
+
+        one.status, one.answer = 503, text("", status=500)
+        seen.follow(drain(one.policy(), due_in_s=0))
+        await seen.looks()
+        assert told_at() is None
+        for _ in range(3):  # the first try counts
+            seen.later(minutes=1)
+            seen.follow(drain(one.policy(), telling=True, due_in_s=0))
+            await seen.looks()
+            assert told_at() == NOW + timedelta(minutes=1)
+            assert not seen.sessions.latest()[BRIDGE].known
+        one.status = 200
+        await seen.looks()
+        seen.follow(drain(one.policy(), telling=True, due_in_s=0))
+        assert told_at() == NOW + timedelta(minutes=1)
+        seen.follow(drain(one.policy(), due_in_s=0))
+        await seen.looks()
+        assert told_at() is None
+        seen.follow(drain(one.policy(), telling=True, due_in_s=0))
+        await seen.looks()
+        assert told_at() == NOW + timedelta(minutes=3)
+        seen.follow(drain(one.policy(), telling=True, due_in_s=0), telling=False)
+        assert told_at() is None  # another replica leads, and tells it anew
+
+
+async def test_the_loop_hears_that_the_wait_has_begun() -> None:
+    async with bridge() as one, watched() as seen:
+        seen.follow(drain(one.policy()))
+        await seen.looks(3)
+        seen.changed.clear()
+        for telling in (True, True, False):
+            seen.follow(drain(one.policy(), telling=telling, due_in_s=0))
+            await seen.looks()
+            assert seen.changed == [BRIDGE]
+
+
+async def test_each_notice_is_told_of_once_and_once_more_when_it_is_answered_late() -> None:
+    async with bridge() as one, watched() as seen:
+        for telling, status in ((True, 503), (True, 503), (True, 200), (True, 200), (False, 200), (False, 200)):
+            one.status = status
+            seen.follow(drain(one.policy(), telling=telling, due_in_s=0))
+            await seen.looks()
+        assert seen.notices == [
+            Told(BRIDGE, telling=True, answered=False),
+            Told(BRIDGE, telling=True, answered=True),
+            Told(BRIDGE, telling=False, answered=True),
+        ]
 
 
 async def test_a_pod_that_comes_back_before_it_was_called_off_is_told_nothing_new() -> None:
