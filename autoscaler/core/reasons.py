@@ -274,11 +274,13 @@ class Reason(StrEnum):
     )
     DRAINING = (
         "Draining",
-        "The pod is going to be moved once its users' sessions have ended, or fallback.drain.maxWait is over.",
+        "The pod is going to be moved once its users' sessions have ended. After fallback.drain.maxWait the policy "
+        "decides: it is moved all the same (thenForce), or the move is called off.",
+        "Wait, or end the sessions.",
     )
     GATE_UNKNOWN = (
         "GateUnknown",
-        "It is not known whether the pod has sessions: what cannot be asked counts as closed.",
+        "It was asked whether the pod has sessions, and is not known: what cannot be asked counts as closed.",
         "Look at fallback.drain and the detail.",
         _NOTIFY,
     )
