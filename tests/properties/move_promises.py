@@ -76,6 +76,8 @@ class Moves:
     def _of_sessions(self, storm: Storm, pod: Pod, since: datetime | None) -> Iterator[str]:
         how = self.config.policies[0].fallback.migration
         if how.drain is not None and not _silent(storm, workload_of(pod)):
+            if how.drain.notify is not None:
+                since = storm.sessions.told_since(pod.uid)
             over = since is not None and storm.now >= since + moving.MAX_WAIT
             if not (how.drain.then_force and over):
                 yield "it has sessions"
@@ -126,7 +128,9 @@ def left_behind(storm: Storm, config: Config) -> Iterator[str]:
             continue
         pods = [one for one in storm.pods() if one.workload == workload.ref.object]
         how = config.policies[0].fallback.migration.drain
-        waits = how is not None and not how.then_force and not _silent(storm, workload.ref.name)
+        # who is told anew each time that a restart or something else was in the way is waited for anew as well
+        endless = how is not None and (not how.then_force or how.notify is not None)
+        waits = endless and not _silent(storm, workload.ref.name)
         if waits or any(disruptions.objection(one, storm.budgets(), storm.pods()) for one in pods):
             kept.add(workload.ref.object)
         else:

@@ -19,6 +19,7 @@ from autoscaler.core.policy import (
     Landing,
     Migration,
     Mode,
+    PodEndpoint,
     Policy,
     Strategy,
 )
@@ -50,6 +51,8 @@ def config(history: History, policy: Policy) -> Config:
         READY_WITHIN,
         rng.choice((None, drain)),
     )
+    if migration.drain is not None and rng.random() < 0.5:  # from when on it is waited for
+        migration = replace(migration, drain=replace(drain, notify=PodEndpoint(8080, "/drain")))
     fallback = replace(policy.fallback, action=FallbackAction.MIGRATE, migration=migration)
     moves = replace(policy, mode=Mode.RESIZE_OR_MIGRATE, fallback=fallback)
     return Config((moves,), budgets=Budgets(max_disruptions_per_namespace=2, max_disruptions_cluster=2))
