@@ -263,6 +263,10 @@ def test_sessions_open_and_close_the_gate_and_have_the_last_word_only_as_long_as
     assert {app for app in apps if before[app] == after[app]} == {"stubborn", "silent"}
     assert sorted(stage.evicted()) == ["counted-0", "flapping-0", "forced-0"]
     assert bridges["forced"].drains[-1] is True
+    told = [line for line in controller.lines() if line["event"] == "drain" and line["pod"] == "forced-0"]
+    assert [(line["telling"], line["answered"]) for line in told] == [(True, True)]
+    (evicted,) = (one for one in stage.writes() if (one.what, one.name) == ("create pods/eviction", "forced-0"))
+    assert evicted.at - datetime.fromisoformat(told[0]["timestamp"]) > timedelta(seconds=3)  # the answer took a moment
     asks = [one.manager for one in stage.writes() if one.name == "stubborn-0"]
     assert asks == ["bridge-autoscaler", "bridge-autoscaler-revert"]
 
