@@ -94,6 +94,7 @@ def test_the_end_of_a_surge_leaves_the_pods_that_were_not_new(rig: Rig) -> None:
     rig.kubectl("scale", "deployment/sim", "--replicas=2", "-n", namespace)
     eventually("both are ready", lambda: deployment(rig, namespace)["status"].get("availableReplicas") == 2)
     (newest,) = names(rig, namespace) - old
+    rig.agent.ready_after_s[namespace] = 60  # by hand the two lines are some time apart
     there = rig.pod(namespace, newest)["metadata"]
     decision = replace(
         surge(),
@@ -105,7 +106,7 @@ def test_the_end_of_a_surge_leaves_the_pods_that_were_not_new(rig: Rig) -> None:
     done = run(rig, decision, world)
     assert (done.returncode, done.stderr) == (0, "")
     assert deployment(rig, namespace)["spec"]["replicas"] == 1
-    eventually("the old one is left", lambda: names(rig, namespace) == old)
+    eventually("the old one is left", lambda: names(rig, namespace) == old, 60)
     assert run(rig, decision, world).returncode == 1  # neither line does anything twice
     assert deployment(rig, namespace)["spec"]["replicas"] == 1
 

@@ -130,6 +130,7 @@ class ControlPlane:
             f"--audit-policy-file={self.folder / 'audit.yaml'}",
             f"--audit-log-path={self._audit_log}",
             "--audit-log-mode=blocking",
+            "--audit-log-maxsize=10000",  # MiB: at 100, the default, a whole suite would lose what came first
         )
         # The server makes its certificate while it starts; until then nothing can be checked against it.
         unchecked = ssl.create_default_context()

@@ -17,6 +17,8 @@ from tests.rig.rig import ROOT, eventually
 @pytest.mark.rig
 def test_it_prints_commands_that_work_and_cleans_up_when_interrupted(tmp_path: Path) -> None:
     output = tmp_path / "output"
+    # pytest's own processes ignore it, and a process inherits that
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     with output.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.rig"],
@@ -25,6 +27,7 @@ def test_it_prints_commands_that_work_and_cleans_up_when_interrupted(tmp_path: P
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
+    signal.signal(signal.SIGINT, inherited)
     try:
         script = eventually(
             "the instructions are printed",
