@@ -140,5 +140,6 @@ def test_remote_write_takes_samples_of_any_time_and_stale_markers(prometheus: Pr
 
 
 def test_a_refused_write_says_why(rig: Rig) -> None:
+    eventually("it has scraped something, and so knows what is old", lambda: rig.prometheus.query("up"))
     with pytest.raises(AssertionError, match=r"remote write refused: .*(old|bounds)"):
         rig.prometheus.write([({"__name__": "written"}, [(1_700_000_000.0, 1.0)])])  # the rig's own is at now
