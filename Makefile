@@ -25,7 +25,8 @@ demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster
 
 test: $(VENV)/.dev binaries lint ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup --cov --cov-report=
+	@$(BIN)/python -m pytest -q -n 2 -m 'not rig' --cov --cov-report=
+	@$(BIN)/python -m pytest -q -m rig --cov --cov-append --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
 check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute

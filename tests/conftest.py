@@ -20,13 +20,10 @@ _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the rig, so that `make check` can leave it out, and one process has it to itself; and put what
-    looks back on all others last."""
+    """Mark what needs the rig, so that `make check` can leave it out; and put what looks back on all others last."""
     for item in items:
         if {"rig", "prometheus"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.rig)
-        if item.get_closest_marker("rig") is not None:
-            item.add_marker(pytest.mark.xdist_group("rig"))
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
