@@ -90,7 +90,7 @@ class Ledger:
         others = [*self._rooms.unaccepted(node), *self._waiting[node]]
         if len(others) < most:
             return None
-        whose = f"room has been asked for by {_names(others)}" if others else "maxInFlightPerNode is 0"
+        whose = f"room has been asked for by {named(others)}" if others else "maxInFlightPerNode is 0"
         return Hold(Reason.NODE_FULL, f"{whose}. {prediction.detail}")
 
     def _too_many(self, pod: Pod) -> Hold | None:
@@ -101,7 +101,7 @@ class Ledger:
         others = [*unfinished, *self._asked[pod.namespace, pod.workload]]
         if len(others) < most:
             return None
-        return Hold(Reason.WORKLOAD_BUSY, f"{pod.workload}: {_names(others)} of at most {most}")
+        return Hold(Reason.WORKLOAD_BUSY, f"{pod.workload}: {named(others)} of at most {most}")
 
     def _too_disruptive(self, pod: Pod) -> Hold | None:
         """By workload any pod counts that is not available, beyond that only what this controller has to do with."""
@@ -119,7 +119,7 @@ class Ledger:
             scopes.insert(0, (pod.workload, budgets.max_disruptions_per_workload, here))
         for where, most, absent in scopes:
             if len(absent) >= most:
-                names = _names(one.name for one in absent) or "none"
+                names = named(one.name for one in absent) or "none"
                 due_at = min((one.until for one in absent if one.until is not None), default=None)
                 return Hold(Reason.DISRUPTION_BUDGET, f"{where}: {names} of at most {most}", due_at)
         return None
@@ -139,7 +139,7 @@ class Ledger:
         """Of the workloads whose pods may be moved: pods that are not available, as whoever is being evicted, or takes
         the place of one that was, cannot be told from others; pods that are missing; and surges."""
         for pod in self._snapshot.pods.values():
-            if unavailable(pod) and self._may_move(pod):
+            if unavailable(pod) and self._config.moves(pod):
                 yield _absence(pod)
         budgets = self._budgets
         # more than fit into the largest budget say nothing new, and a Deployment may want a billion pods
@@ -158,11 +158,8 @@ class Ledger:
         for workload in self._snapshot.workloads.values():
             if workload.owned or not (missing := self._siblings.missing(workload)):
                 continue
-            if self._may_move(Pod(workload.ref.namespace, "", "", labels=workload.labels)):
+            if self._config.moves_pods_of(workload):
                 yield workload, missing
-
-    def _may_move(self, pod: Pod) -> bool:
-        return any(policy.moves for policy in self._config.policies_of(pod))
 
 
 def _surge_of(workload: WorkloadRef) -> str:
@@ -178,7 +175,8 @@ def _raises(pod: Pod, proposed: Mapping[str, Resources]) -> bool:
     return any((wants.get(resource) or 0) > (has.get(resource) or 0) for resource in RESOURCES)
 
 
-def _names(refs: Iterable[PodRef | str]) -> str:
+def named(refs: Iterable[PodRef | str]) -> str:
+    """The first names of a list, and how many more there are."""
     names = [str(ref) for ref in refs]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

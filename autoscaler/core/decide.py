@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from autoscaler.core import kubelet, wanted
 from autoscaler.core.consult import Candidate, consult
-from autoscaler.core.decisions import Decisions, held, measured
+from autoscaler.core.decisions import Decisions, Wish, held, measured
 from autoscaler.core.guards import Hold, objection, unsizable
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.ladder import deadline
@@ -20,7 +20,7 @@ from autoscaler.core.model import Capability, ClusterSnapshot, Pod, PodRef, Prob
 from autoscaler.core.notes import Notes
 from autoscaler.core.order import precedence
 from autoscaler.core.plan import Decision, Gate, Plan
-from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
+from autoscaler.core.policy import Config, Mode, Policy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.replacing import replacing
 from autoscaler.core.resize import Phase, PhaseReport, phase_of
@@ -37,7 +37,7 @@ class _Unfinished(NamedTuple):
     pod: Pod
     policy: Policy
     report: PhaseReport
-    wish: Candidate | None  # what its recommender would say had it not asked, where it may be moved
+    wish: Wish | None  # where it may be moved
 
 
 def select(snapshot: ClusterSnapshot, config: Config) -> Mapping[ContainerRef, Policy]:
@@ -87,9 +87,7 @@ def decide(
             made.append(held(pod, policy, replacing(pod, policy, hold, snapshot.taken_at)))
             continue
         if (report := phase_of(pod)).phase is not Phase.SETTLED:
-            movable = deadline(pod, report, policy, config) is not None
-            base = Candidate(wanted.before(pod, report.phase), policy, rivals.claims(pod)) if movable else None
-            wish = measured(base, snapshot, measurements, config) if base is not None else None
+            wish = _wish(pod, report, policy, rivals, snapshot, measurements, config)
             unfinished.append(_Unfinished(pod, policy, report, wish))
             continue
         if (hold := unexplained(pod, policy)) is not None:
@@ -102,8 +100,8 @@ def decide(
             made.append(decisions.of_newcomer(pod, policy, leaving))
             continue
         candidates.append(measured(Candidate(pod, policy, rivals.claims(pod)), snapshot, measurements, config))
-    wishes = (one.wish for one in unfinished)
-    consult([*candidates, *(wish for wish in wishes if wish is not None)], snapshot, config, tick)
+    wishes = [one.wish.candidate for one in unfinished if one.wish is not None]
+    consult([*candidates, *wishes], snapshot, config, tick)
     # room and budgets are given in this order
     undecided: list[_Unfinished | Candidate] = [*unfinished, *candidates]
     for one in sorted(undecided, key=lambda one: precedence(one.pod)):
@@ -120,6 +118,22 @@ def decide(
     return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads)
 
 
+def _wish(
+    pod: Pod,
+    report: PhaseReport,
+    policy: Policy,
+    rivals: Rivals,
+    snapshot: ClusterSnapshot,
+    measurements: Measurements,
+    config: Config,
+) -> Wish | None:
+    """What is still wanted for a pod whose resize waits, where it may be moved for it."""
+    if (due_at := deadline(pod, report, policy, config)) is None:
+        return None
+    base = Candidate(wanted.before(pod, report.phase), policy, rivals.claims(pod))
+    return Wish(due_at, measured(base, snapshot, measurements, config))
+
+
 def _named(policy: Policy) -> str:
     return f"{policy.name} ({policy.source})" if policy.source else policy.name
 
@@ -130,13 +144,12 @@ def _matches_nothing(policy: Policy) -> Problem:
 
 def _capabilities_missing(snapshot: ClusterSnapshot, config: Config) -> list[Problem]:
     """What policies that migrate would need and the controller may not do, or cannot see now."""
-    migrating = [one.fallback for one in config.policies if one.mode is Mode.RESIZE_OR_MIGRATE]
-    migrating = [one for one in migrating if one.action is FallbackAction.MIGRATE]
+    migrating = [one.fallback.migration for one in config.policies if one.moves]
     needed = {
-        Capability.MIGRATE: ("pods are never evicted", any(migrating)),
+        Capability.MIGRATE: ("pods are never evicted", bool(migrating)),
         Capability.SURGE: (
             "no Deployment gets one replica more",
-            any(one.migration.strategy is Strategy.SURGE for one in migrating),
+            any(one.strategy is Strategy.SURGE for one in migrating),
         ),
     }
     return [

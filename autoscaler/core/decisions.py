@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from autoscaler.core import decreases, kubelet, quality, wanted
 from autoscaler.core.actions import AskKind, Resize
@@ -12,7 +13,7 @@ from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import ContainerRef, Gap, Measurements
-from autoscaler.core.ladder import Rung, climb, deadline, revert, unless_refused
+from autoscaler.core.ladder import Rung, climb, revert, unless_refused
 from autoscaler.core.migration import Course, Migrations
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources, Workload
 from autoscaler.core.notes import Notes
@@ -65,6 +66,13 @@ def measured(candidate: Candidate, snapshot: ClusterSnapshot, measurements: Meas
     return candidate
 
 
+class Wish(NamedTuple):
+    """What the recommender of a pod that waits would say had it not asked, and from when on the pod is to be moved."""
+
+    due_at: datetime
+    candidate: Candidate
+
+
 class Decisions:
     """The decisions of one turn, which share what is free, what is allowed, and what was learned."""
 
@@ -80,15 +88,14 @@ class Decisions:
         successors = Successors(snapshot, config, siblings, notes)
         self._migrations = Migrations(snapshot, siblings, self.surges, self._ledger, successors, gates, notes)
 
-    def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport, wish: Candidate | None) -> Decision:
+    def of_unfinished(self, pod: Pod, policy: Policy, report: PhaseReport, wish: Wish | None) -> Decision:
         """A pod whose resize is not over: wait, the patch that the ladder calls for, or the move that is due. `wish`:
-        what its recommender says now."""
+        where it may be moved."""
         node = self._snapshot.nodes.get(pod.node or "")
-        due_at = deadline(pod, report, policy, self._config)
-        if due_at is None or wish is None:
+        if wish is None:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
             return self._on_rung(pod, policy, rung)
-        check, wants = self._still_wanted(wish)
+        due_at, (check, wants) = wish.due_at, self._still_wanted(wish.candidate)
         # the new pod of a surge takes the size that was asked for
         asked = {container.name: container.spec for container in pod.containers}
         target = asked if surges(policy) else wanted.larger(pod, wants)

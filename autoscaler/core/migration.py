@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 from autoscaler.core import preconditions, surge
 from autoscaler.core.actions import Evict, Move
-from autoscaler.core.budgets import Ledger
+from autoscaler.core.budgets import Ledger, named
 from autoscaler.core.guards import Hold
 from autoscaler.core.landing import Landings, Proof
 from autoscaler.core.model import Capability, ClusterSnapshot, Pod, PodRef, Resources, Workload
@@ -29,7 +30,6 @@ from autoscaler.core.wanted import WANTED
 MEASURED_AHEAD = timedelta(minutes=1)
 """How long before its deadline a pod's sessions begin to be asked for, so that they are known when it comes."""
 
-_NAMED = 3  # nodes in one detail
 _LAST_TRY = "last try"
 _LOOKS_AGAIN = timedelta(seconds=5)
 _SESSIONS = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
@@ -39,8 +39,8 @@ _SESSIONS = frozenset({Reason.DRAINING, Reason.GATE_UNKNOWN})
 class Course:
     """What comes of moving a pod. Before the deadline there is only the report.
 
-    Of `move`, `hold` and `gives_up` one is set after it. `gives_up`: the sessions did not end in time, and the move is
-    called off.
+    Of `move`, `hold` and `gives_up` one is set after it. `gives_up`: the sessions did not end in time, or the size is
+    not wanted any more, and the move is called off.
     """
 
     report: MigrationReport
@@ -79,8 +79,6 @@ class Migrations:
         self._surges = surges
         self._ledger = ledger
         self._successors = successors
-        self._landings = Landings(snapshot, notes.static)
-        self._promised = False
         self._gates = gates
         self._notes = notes
         self._now = snapshot.taken_at
@@ -141,7 +139,7 @@ class Migrations:
             if blocked.reason in _SESSIONS and late:
                 return Course(report, detail=f"called off: {detail}", gives_up=True)
             return Course(report, hold=Hold(blocked.reason, detail, blocked.due_at), drain=drain)
-        where = _some(report.landing)
+        where = named(report.landing)
         if policy.mode is Mode.RECOMMEND:
             return Course(report, hold=Hold(Reason.RECOMMEND_ONLY, f"{how.strategy} to {where}; {words}"), drain=drain)
         self._ledger.disrupt(pod)
@@ -199,11 +197,13 @@ class Migrations:
         hold = Hold(blocked.reason, f"{words}; {newest.name}: {blocked.detail}", blocked.due_at)
         return Ending(words, hold=hold, drain=drain)
 
-    def _promise_successors(self) -> None:
-        if not self._promised:
-            self._promised = True
-            for pod, target in self._successors.remembered():
-                self._landings.promise(pod, target)
+    @cached_property
+    def _landings(self) -> Landings:
+        """What is free on nodes, less what is spoken for: counted if a pod is to be moved at all."""
+        landings = Landings(self._snapshot, self._notes.static)
+        for pod, target in self._successors.remembered():
+            landings.promise(pod, target)
+        return landings
 
     def _checks(
         self,
@@ -234,7 +234,6 @@ class Migrations:
         else:
             checks.append(preconditions.settled(pod, owner, topmost))
             created = {} if owner is None else owner.template
-            self._promise_successors()
             proof = self._landings.prove(pod, created, target, stays=surges)
             landing = proof.nodes
             checks.append(_landing(pod, proof, snapshot, every=how.landing is Landing.EVERY and not surges))
@@ -255,7 +254,7 @@ class Migrations:
 
     def _on_their_way(self) -> Check:
         """Whether it is known how much room the successors of other pods will need."""
-        unknown = self._successors.unknown()
+        unknown = self._successors.unknown
         words = f"a pod of {unknown} is being replaced, and how large it will be is not known yet" if unknown else ""
         return Check("other moves", Reason.DISRUPTION_BUDGET, not unknown, words)
 
@@ -266,7 +265,7 @@ class Migrations:
     def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:
         down = [one.name for one in others if preconditions.unavailable(one)]
         missing = 0 if topmost is None else self._siblings.missing(topmost)
-        words = [f"{_some(down)} not available"] if down else []
+        words = [f"{named(down)} not available"] if down else []
         words += [f"{missing} of {topmost.replicas} pods missing"] if missing and topmost is not None else []
         return Check("siblings", Reason.SIBLING_UNAVAILABLE, not words, ", ".join(words))
 
@@ -287,10 +286,10 @@ class Migrations:
 
 def _landing(pod: Pod, proof: Proof, snapshot: ClusterSnapshot, *, every: bool) -> Check:
     if proof.nodes and proof.astray and every:  # a surge that goes astray is undone, and nobody was evicted
-        words = f"{_some(proof.nodes)} has room, but the pod may be placed on {_some(proof.astray)} and not start there"
+        words = f"{named(proof.nodes)} has room, but the pod may be placed on {named(proof.astray)} and not start there"
         return Check("landing", Reason.NO_LANDING_NODE, False, words)
     if proof.nodes:
-        return Check("landing", Reason.NO_LANDING_NODE, True, f"{_some(proof.nodes)} has room")
+        return Check("landing", Reason.NO_LANDING_NODE, True, f"{named(proof.nodes)} has room")
     reason = Reason.NEEDS_NEW_NODE if proof.roomless else Reason.NO_LANDING_NODE
     others = len(snapshot.nodes) - (pod.node in snapshot.nodes)
     counts = sorted(proof.cuts.items(), key=lambda one: (-one[1], one[0]))
@@ -314,10 +313,5 @@ def _size(policy: Policy, owner: Workload | None, proof: Proof, short: str) -> C
     if owner is not None and owner.ref.kind != "StatefulSet":
         return check(False, f"{words}, and under another name, of which no usage is known: use strategy Surge")
     if how.landing is Landing.EVERY and proof.too_small:
-        return check(False, f"{words}, and may land on {_some(proof.too_small)}, with no room for the rest")
+        return check(False, f"{words}, and may land on {named(proof.too_small)}, with no room for the rest")
     return check(True, f"{words}, and resized as its first act")
-
-
-def _some(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

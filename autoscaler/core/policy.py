@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
 from autoscaler.core.labels import LabelSelector
-from autoscaler.core.model import Container, ContainerKind, Pod, Resource, ResourceList
+from autoscaler.core.model import Container, ContainerKind, Pod, Resource, ResourceList, Workload
 from autoscaler.core.recommender import Grid, Recommender
 
 T = TypeVar("T")
@@ -226,3 +226,11 @@ class Config:
         if self.namespaces and pod.namespace not in self.namespaces:
             return []
         return [policy for policy in self.policies if policy.selector.matches(pod)]
+
+    def moves(self, pod: Pod) -> bool:
+        """Whether a policy may move the pod."""
+        return any(policy.moves for policy in self.policies_of(pod))
+
+    def moves_pods_of(self, workload: Workload) -> bool:
+        """Whether a policy may move the pods of a workload, also those that are nowhere to be seen."""
+        return self.moves(Pod(workload.ref.namespace, "", "", labels=workload.labels))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import cached_property
 
 from autoscaler.core.model import ClusterSnapshot, Pod, Resources, WorkloadRef
 from autoscaler.core.notes import Notes, Successor
@@ -34,6 +35,7 @@ class Successors:
         """The evicted pods whose successors have not asked yet, each with the size that its successor will have."""
         return ((one.pod, one.target) for one in self._notes.successors.values() if not self._asked(one))
 
+    @cached_property
     def unknown(self) -> str:
         """A workload with pods on their way of which nobody knows how large they will be; empty if there is none."""
         began_at = self._notes.began_at
@@ -46,8 +48,7 @@ class Successors:
             pods = self._siblings.of(workload.ref)
             if not self._siblings.missing(workload) and all(map(_runs, pods)):
                 continue
-            like = Pod(workload.ref.namespace, "", "", labels=workload.labels)
-            if any(policy.moves for policy in self._config.policies_of(like)):
+            if self._config.moves_pods_of(workload):
                 return str(workload.ref)
         return ""
 

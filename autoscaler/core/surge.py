@@ -15,7 +15,7 @@ from autoscaler.core.ladder import deadline
 from autoscaler.core.model import Capability, ClusterSnapshot, Pod, Workload, WorkloadRef
 from autoscaler.core.order import precedence
 from autoscaler.core.plan import Check
-from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
+from autoscaler.core.policy import Config, FallbackAction, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller, unavailable
 from autoscaler.core.reasons import Reason
 from autoscaler.core.resize import Phase, phase_of
@@ -93,7 +93,7 @@ class Surges:
         if not alive(pod) or _since(pod, _began_at(workload)):
             return False
         policies = self._config.policies_of(pod)
-        if len(policies) != 1 or not surges(policies[0]) or policies[0].mode is not Mode.RESIZE_OR_MIGRATE:
+        if len(policies) != 1 or not (policies[0].moves and surges(policies[0])):
             return False
         due_at = deadline(pod, phase_of(pod), policies[0], self._config)
         return due_at is not None and due_at <= self._snapshot.taken_at

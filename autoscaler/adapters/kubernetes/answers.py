@@ -119,6 +119,14 @@ _CANNOT = re.compile(
 )
 
 
+GONE = Outcome(OutcomeKind.GONE, "the pod is no longer there")
+
+
+def replaced(pod: Pod) -> Outcome:
+    """The outcome where the name belongs to this pod by now."""
+    return Outcome(OutcomeKind.GONE, f"the pod was replaced by another of the same name (uid {pod.uid})")
+
+
 def read_status(body: bytes) -> Status:
     """The Status in a body; for anything else one whose message is the beginning of the text, on one line."""
     try:

@@ -16,7 +16,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from autoscaler.adapters.kubernetes.answers import changes, differences, refusal
+from autoscaler.adapters.kubernetes.answers import GONE, changes, differences, refusal, replaced
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.controllers import Controllers
@@ -25,7 +25,7 @@ from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMis
 from autoscaler.adapters.kubernetes.extras import Extras
 from autoscaler.adapters.kubernetes.moves import Moves
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
-from autoscaler.adapters.kubernetes.wire import decode_minor, decode_node, decode_pod, patch_body
+from autoscaler.adapters.kubernetes.wire import decode_minor, decode_node, decode_pod, patch_body, pod_path
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.model import ClusterSnapshot, Node, Pod, PodRef, WorkloadRef
 from autoscaler.ports import Unavailable
@@ -143,7 +143,7 @@ class KubernetesCluster:
         """Patch `pods/resize` if the newest state of the pod is still the one that the action was planned for."""
         pod = self._pods.items.get(action.pod)
         if pod is None:
-            return Outcome(OutcomeKind.GONE, "the pod is no longer there")
+            return GONE
         objection = _objection(pod, action)
         if objection is not None:
             return objection
@@ -170,7 +170,7 @@ class KubernetesCluster:
     async def _send(self, pod: Pod, action: Resize, *, dry_run: bool) -> Outcome:
         answer = await self._connection.request(
             "PATCH",
-            f"{_path(action.pod)}/resize",
+            f"{pod_path(action.pod)}/resize",
             query=[("fieldManager", action.kind), *([("dryRun", "All")] if dry_run else [])],
             headers=_STRATEGIC_MERGE,
             body=patch_body(action, pod.resource_version),
@@ -193,16 +193,16 @@ class KubernetesCluster:
         if self._server_dry_run:
             return unknown
         try:
-            answer = await self._connection.request("GET", _path(action.pod), within_s=self._act_s)
+            answer = await self._connection.request("GET", pod_path(action.pod), within_s=self._act_s)
         except KubernetesError:
             return unknown
         if answer.status == 404:
-            return Outcome(OutcomeKind.GONE, "the pod is no longer there")
+            return GONE
         now = decode_pod(answer.body).value if answer.status == 200 else None
         if now is None:
             return unknown
         if now.uid != before.uid:
-            return _replaced(now)
+            return replaced(now)
         self._learn(answer.body)
         if now.generation == before.generation:
             return replace(unknown, detail=f"{unknown.detail}; read again, the pod still has its old size")
@@ -261,17 +261,9 @@ def _has_absent_fields(pod: Pod) -> bool:
     )
 
 
-def _path(pod: PodRef) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-
-
-def _replaced(pod: Pod) -> Outcome:
-    return Outcome(OutcomeKind.GONE, f"the pod was replaced by another of the same name (uid {pod.uid})")
-
-
 def _objection(pod: Pod, action: Resize) -> Outcome | None:
     if pod.uid != action.uid:
-        return _replaced(pod)
+        return replaced(pod)
     reasons: Mapping[str, bool] = {
         "the pod is being deleted": pod.deleting,
         f"the pod is {pod.phase}, not Running": pod.phase != "Running",

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from autoscaler.adapters.kubernetes import schema
-from autoscaler.adapters.kubernetes.answers import missing_rule, read_status
+from autoscaler.adapters.kubernetes.answers import GONE, missing_rule, read_status, replaced
 from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Answer, Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.evictions import eviction_refusal, scale_refusal
 from autoscaler.adapters.kubernetes.scaled import Entry, is_noted, manager_at
-from autoscaler.adapters.kubernetes.wire import decode_pod
+from autoscaler.adapters.kubernetes.wire import decode_pod, pod_path
 from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Pod, PodRef, WorkloadRef
 
@@ -124,7 +124,7 @@ class Moves:
         options: dict[str, Any] = {"preconditions": preconditions} | ({"dryRun": ["All"]} if dry_run else {})
         sent = self._connection.request(
             "POST",
-            f"{_path(move.pod)}/eviction",
+            f"{pod_path(move.pod)}/eviction",
             query=_DRY if dry_run else (),  # admission looks here, the eviction itself into its options
             body={
                 "apiVersion": "policy/v1",
@@ -139,7 +139,7 @@ class Moves:
     async def _is_leaving(self, move: Evict) -> bool | None:
         """Whether the pod has gone or is being deleted; what is read enters the cache. None: it cannot be read."""
         try:
-            answer = await self._connection.request("GET", _path(move.pod), within_s=self._within_s)
+            answer = await self._connection.request("GET", pod_path(move.pod), within_s=self._within_s)
         except KubernetesError:
             return None
         if answer.status == 404 and read_status(answer.body).kind:
@@ -231,9 +231,9 @@ class Moves:
 
 def _objection(pod: Pod | None, move: Evict) -> Outcome | None:
     if pod is None:
-        return Outcome(OutcomeKind.GONE, "the pod is no longer there")
+        return GONE
     if pod.uid != move.uid:
-        return Outcome(OutcomeKind.GONE, f"the pod was replaced by another of the same name (uid {pod.uid})")
+        return replaced(pod)
     if pod.deleting:
         return Outcome(OutcomeKind.SUPERSEDED, "nothing was sent: the pod is being deleted")
     if pod.resource_version != move.resource_version:
@@ -279,10 +279,6 @@ def _accepted(answer: Answer, kind: str) -> Outcome:
     if known and answer.status in (200, 201):
         return Outcome(OutcomeKind.ACCEPTED)
     return Outcome(OutcomeKind.UNKNOWN, f"HTTP {answer.status} without a {kind} is no answer of an API server")
-
-
-def _path(pod: PodRef) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 def _deployments_path(workload: WorkloadRef) -> str:

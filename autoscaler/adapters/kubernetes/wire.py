@@ -94,6 +94,11 @@ def decode_minor(raw: bytes) -> int | None:
     return None if digits is None else int(digits[0])
 
 
+def pod_path(pod: PodRef) -> str:
+    """Where the API server has a pod."""
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
 def patch_body(resize: Resize, resource_version: str) -> dict[str, Any]:
     """The strategic merge patch for `pods/resize`: changed keys only, containers merged by name (KEP-1287).
 
