@@ -13,8 +13,6 @@ import pytest
 import yaml
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
-from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.model import ClusterSnapshot, Pod
@@ -24,6 +22,7 @@ from autoscaler.core.resize import PENDING
 from autoscaler.loop import Loop
 from autoscaler.ports import Turn, Wake, WakeKind
 from tests import build
+from tests.rig.observer import cluster_of
 from tests.rig.rig import Rig
 
 pytestmark = pytest.mark.rig
@@ -132,16 +131,14 @@ async def three_bridges(rig: Rig, restart_policy: str) -> AsyncIterator[Later]:
         },
     }
     rig.apply(yaml.safe_dump(made))
-    connection = await Connection.open(Kubeconfig((rig.kubeconfig,)))
-    cluster = KubernetesCluster(connection)
     try:
-        await cluster.start()
-        later = Later(cluster, namespace)
-        await later.until(lambda pods: len(pods) == 3 and all(p.ready and p.phase == "Running" for p in pods.values()))
-        yield later
+        async with cluster_of(rig.kubeconfig) as cluster:
+            later = Later(cluster, namespace)
+            await later.until(
+                lambda pods: len(pods) == 3 and all(p.ready and p.phase == "Running" for p in pods.values())
+            )
+            yield later
     finally:
-        await cluster.close()
-        await connection.close()
         rig.kubectl("delete", "statefulset", "sim", f"--namespace={namespace}", "--wait=false")
 
 

@@ -14,10 +14,9 @@ import pytest
 import yaml
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
-from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.core.actions import Evict, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Pod, Workload, WorkloadRef
+from tests.rig.observer import cluster_of
 from tests.rig.rig import Rig, eventually
 
 pytestmark = pytest.mark.rig
@@ -92,20 +91,6 @@ class Bridges:
             for entry in entries
             if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
         }
-
-
-@asynccontextmanager
-async def cluster_of(
-    kubeconfig: Path, *, watch: bool = True, server_dry_run: bool = False
-) -> AsyncIterator[KubernetesCluster]:
-    connection = await Connection.open(Kubeconfig((kubeconfig,)))
-    cluster = KubernetesCluster(connection, server_dry_run=server_dry_run)
-    try:
-        await cluster.start(watch=watch)
-        yield cluster
-    finally:
-        await cluster.close()
-        await connection.close()
 
 
 def manifest(kind: str, namespace: str, replicas: int | None) -> str:

@@ -15,29 +15,16 @@ from aiohttp import web
 from yarl import URL
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
-from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.adapters.kubernetes.errors import PermissionMissing
 from autoscaler.core.actions import ContainerResize, OutcomeKind, Resize
 from autoscaler.core.model import ContainerKind, Pod, PodRef, ResourceList, Resources
 from autoscaler.core.units import Bytes, Millicores
+from tests.rig.observer import cluster_of
 from tests.rig.rig import Rig
 
 pytestmark = pytest.mark.rig
 
 MIB = 1 << 20
-
-
-@asynccontextmanager
-async def cluster_of(kubeconfig: Path, *, watch: bool = True, dry: bool = False) -> AsyncIterator[KubernetesCluster]:
-    connection = await Connection.open(Kubeconfig((kubeconfig,)))
-    cluster = KubernetesCluster(connection, server_dry_run=dry)
-    try:
-        await cluster.start(watch=watch)
-        yield cluster
-    finally:
-        await cluster.close()
-        await connection.close()
 
 
 async def until(cluster: KubernetesCluster, ref: PodRef, holds: Callable[[Pod], bool]) -> Pod:
@@ -114,7 +101,7 @@ async def test_a_state_that_is_out_of_date_is_refused_by_the_server(rig: Rig) ->
 async def test_a_server_dry_run_stores_nothing(rig: Rig) -> None:
     ref = PodRef(rig.namespace(), "bridge")
     rig.apply(manifest(*ref))
-    async with cluster_of(rig.kubeconfig, dry=True) as cluster:
+    async with cluster_of(rig.kubeconfig, server_dry_run=True) as cluster:
         pod = await until(cluster, ref, running)
         assert (await cluster.perform(to(pod, 200))).kind is OutcomeKind.ACCEPTED
     assert rig.pod(*ref)["metadata"]["generation"] == pod.generation

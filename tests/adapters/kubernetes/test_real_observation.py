@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +12,6 @@ import pytest
 import yaml
 
 from autoscaler.adapters.kubernetes.cluster import KubernetesCluster
-from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.credentials import Kubeconfig
 from autoscaler.adapters.kubernetes.watch import Timing
 from autoscaler.core.labels import LabelSelector
 from autoscaler.core.model import Capability, ClusterSnapshot, PodRef, ResourceList, Resources, WorkloadRef
@@ -31,6 +28,7 @@ from autoscaler.core.scheduling import (
 )
 from autoscaler.core.units import Bytes, Millicores
 from tests.adapters.kubernetes.objects import Json
+from tests.rig.observer import cluster_of
 from tests.rig.rig import ROOT, Rig
 
 pytestmark = pytest.mark.rig
@@ -39,18 +37,6 @@ MIB = 1 << 20
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SIZE = {"cpu": "100m", "memory": "64Mi"}
 AMOUNTS = ResourceList(Millicores(100), Bytes(64 * MIB))
-
-
-@asynccontextmanager
-async def observing(rig: Rig, timing: Timing | None = None) -> AsyncIterator[KubernetesCluster]:
-    connection = await Connection.open(Kubeconfig((rig.kubeconfig,)))
-    cluster = KubernetesCluster(connection, timing=timing)
-    try:
-        await cluster.start()
-        yield cluster
-    finally:
-        await cluster.close()
-        await connection.close()
 
 
 async def until(cluster: KubernetesCluster, holds: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
@@ -131,7 +117,7 @@ async def test_what_a_pod_asks_of_a_node_comes_through(rig: Rig) -> None:
             "terminationGracePeriodSeconds": 0,
         },
     }
-    async with observing(rig) as cluster:
+    async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump(pod))
         seen = await until(cluster, lambda s: ref in s.pods and s.pods[ref].unscheduled is not None)
         # the controller of ephemeral volumes gives the claim its name
@@ -166,7 +152,7 @@ async def test_what_a_node_offers_and_refuses_comes_through(rig: Rig) -> None:
     try:
         rig.kubectl("cordon", "node-shown")
         rig.kubectl("taint", "node", "node-shown", "gpu=yes:NoSchedule")
-        async with observing(rig) as cluster:
+        async with cluster_of(rig.kubeconfig) as cluster:
             seen = await until(cluster, lambda s: len(s.nodes["node-shown"].taints) == 2)
     finally:
         rig.agent.remove_node("node-shown")
@@ -230,7 +216,7 @@ async def test_budgets_and_volumes_are_seen_as_their_controllers_fill_them_in(ri
         known = name in storage.volumes and name in storage.classes and bool(storage.limits)
         return bool(budgets and budgets[0].allowed and claim and claim.volume and known)
 
-    async with observing(rig) as cluster:
+    async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump_all(documents))
         seen = await until(cluster, complete)
     rig.kubectl("delete", "csinode", "node-a")
@@ -252,7 +238,7 @@ async def test_a_rollout_of_a_deployment_is_seen_from_its_beginning_to_its_end(r
     namespace = rig.namespace()
     deployment = WorkloadRef(namespace, "Deployment/bridge")
     manifest = template(namespace, "Deployment")
-    async with observing(rig) as cluster:
+    async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump(manifest))
         await until(cluster, lambda s: deployment in s.workloads and s.workloads[deployment].settled)
         # each kind has a watch of its own
@@ -289,7 +275,7 @@ async def test_of_which_revision_the_next_pod_of_a_stateful_set_will_be(
     namespace = rig.namespace()
     ref, oldest = WorkloadRef(namespace, "StatefulSet/bridge"), PodRef(namespace, "bridge-0")
     manifest = template(namespace, "StatefulSet", updateStrategy=strategy)
-    async with observing(rig) as cluster:
+    async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump(manifest))
         seen = await until(cluster, lambda s: ref in s.workloads and s.workloads[ref].settled and oldest in s.pods)
         first = seen.workloads[ref]
@@ -331,7 +317,7 @@ async def test_who_scaled_a_deployment_last_is_seen(rig: Rig) -> None:
         found = json.loads(answer)["metadata"]["managedFields"]
         return [(one["manager"], "time" in one) for one in found if one.get("subresource") == "scale"]
 
-    async with observing(rig) as cluster:
+    async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump(template(namespace, "Deployment", 1)))
         await until(cluster, lambda s: ref in s.workloads and s.workloads[ref].settled)
         assert entries() == []
@@ -362,7 +348,7 @@ async def test_a_right_to_evict_that_is_taken_away_and_granted_again_is_noticed(
     def migrates(snapshot: ClusterSnapshot) -> bool:
         return Capability.MIGRATE in snapshot.capabilities
 
-    async with observing(rig, Timing(relist_s=0.5)) as cluster:
+    async with cluster_of(rig.kubeconfig, timing=Timing(relist_s=0.5)) as cluster:
         assert migrates(await cluster.observe())
         rig.kubectl("delete", "clusterrolebinding", "bridge-autoscaler-migrate")
         try:
