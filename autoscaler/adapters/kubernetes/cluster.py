@@ -120,6 +120,7 @@ class KubernetesCluster:
                     f"act on: {watch.failure}"
                 )
         self._extras.check()
+        extras = self._extras.seen()
         owners = (cache for _, cache in self._controllers.watched())
         caches: tuple[Cache[Any, Any], ...] = (self._pods, self._nodes, *owners)
         return ClusterSnapshot(
@@ -127,12 +128,12 @@ class KubernetesCluster:
             pods=MappingProxyType(dict(self._pods.items)),
             nodes=MappingProxyType(dict(self._nodes.items)),
             problems=(*chain.from_iterable(cache.problems.values() for cache in caches), *self._extras.problems()),
-            autoscalers=self._extras.autoscalers(),
+            autoscalers=extras.autoscalers,
             server_minor=self._minor,
             workloads=MappingProxyType(dict(self._controllers.workloads)),
-            disruption_budgets=self._extras.disruption_budgets(),
-            storage=self._extras.storage(),
-            capabilities=self._extras.capabilities(),
+            disruption_budgets=extras.disruption_budgets,
+            storage=extras.storage,
+            capabilities=extras.capabilities,
         )
 
     async def move(self, move: Move) -> Outcome:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -59,6 +59,15 @@ _RIGHTS: Mapping[Capability, Mapping[str, str]] = {
     Capability.SURGE: {"verb": "patch", "group": "apps", "resource": "deployments", "subresource": "scale"},
 }
 _reviews = msgspec.json.Decoder(schema_extras.AccessReview)
+
+
+class Seen(NamedTuple):
+    """What is permitted, and can be read as far as it takes reading, with what was read."""
+
+    capabilities: frozenset[Capability]
+    autoscalers: tuple[Autoscaler, ...]
+    disruption_budgets: tuple[DisruptionBudget, ...]
+    storage: Storage
 
 
 class Extras:
@@ -109,27 +118,25 @@ class Extras:
             if task.done():
                 task.result()
 
-    def capabilities(self) -> frozenset[Capability]:
-        """What is permitted, and can be read as far as it takes reading."""
+    def seen(self) -> Seen:
+        """What is known now.
+
+        What an eviction is proved with is there if, and only if, pods may be evicted. Whether they may is asked once,
+        since time alone may change the answer.
+        """
+        migrates = self._may_migrate()
         lacks = [one.lack for one in self._autoscalers]
         found = {Capability.AUTOSCALERS} if all(one is None or isinstance(one, NotServed) for one in lacks) else set()
         found |= self._allowed & {Capability.SURGE}
-        if self._may_migrate():
-            found.add(Capability.MIGRATE)
-        return frozenset(found)
+        found |= {Capability.MIGRATE} if migrates else set()
+        return Seen(
+            frozenset(found),
+            tuple(one for kind in self._autoscalers for one in kind.cache.items.values()),
+            tuple(self._budgets.cache.items.values()) if migrates else (),
+            self._newest_storage() if migrates else Storage(),
+        )
 
-    def autoscalers(self) -> tuple[Autoscaler, ...]:
-        """Those that are known now."""
-        return tuple(one for kind in self._autoscalers for one in kind.cache.items.values())
-
-    def disruption_budgets(self) -> tuple[DisruptionBudget, ...]:
-        """Those that are known now; none where pods may not be evicted."""
-        return tuple(self._budgets.cache.items.values()) if self._may_migrate() else ()
-
-    def storage(self) -> Storage:
-        """What is known of volumes now; nothing where pods may not be evicted."""
-        if not self._may_migrate():
-            return Storage()
+    def _newest_storage(self) -> Storage:
         newest = sum(one.version for one in self._stored)
         if newest != self._storage_of:
             self._storage, self._storage_of = self._storage_now(), newest
