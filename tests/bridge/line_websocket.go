@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"strconv"
 
 	"github.com/coder/websocket"
 )
@@ -36,3 +40,22 @@ func (l webLine) receive() (message, error) {
 }
 
 func (l webLine) end() { _ = l.conn.Close(l.code, "") }
+
+func (l webLine) drop() { _ = l.conn.CloseNow() }
+
+// direct takes no proxy from the environment.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// dialWebSocket returns once the bridge has taken the session. longest bounds that, not the session.
+func dialWebSocket(longest context.Context, host string, port int) (userEnd, error) {
+	address := "ws://" + net.JoinHostPort(host, strconv.Itoa(port)) + "/session"
+	conn, response, err := websocket.Dial(longest, address, &websocket.DialOptions{HTTPClient: direct})
+	if err != nil {
+		if response != nil {
+			text, _ := io.ReadAll(response.Body)
+			return nil, fmt.Errorf("HTTP %d: %s", response.StatusCode, text)
+		}
+		return nil, err
+	}
+	return webLine{conn, websocket.StatusNormalClosure}, nil
+}

@@ -1,6 +1,7 @@
 // Command bridge is the one program of the test image.
 //
 //	bridge serve     the bridge that is resized: holds WebSocket and gRPC sessions, burns CPU, holds memory on command
+//	bridge sessions  its users: opens sessions, sends heartbeats, counts what was lost and how long echoes took
 //	bridge lookout   reads a node's cgroup files and signals its kubelet, from a privileged pod
 package main
 
@@ -19,6 +20,7 @@ import (
 )
 
 const usage = `usage: bridge serve    [--http :8080] [--grpc :9090]
+       bridge sessions [--http :8080]
        bridge lookout  [--http :8080] [--root /host]`
 
 func main() {
@@ -44,6 +46,9 @@ func run(ctx context.Context, args []string) error {
 		grpcAddress := flags.String("grpc", ":9090", "address of the gRPC server")
 		_ = flags.Parse(args[1:])
 		return serve(ctx, *address, *grpcAddress)
+	case "sessions":
+		_ = flags.Parse(args[1:])
+		return runUsers(ctx, *address)
 	case "lookout":
 		root := flags.String("root", "/host", "directory below which the node's sys/fs/cgroup is mounted")
 		_ = flags.Parse(args[1:])

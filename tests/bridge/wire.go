@@ -33,8 +33,15 @@ type line interface {
 	send(message) error
 	// receive returns io.EOF when the other end closed the session in order. One caller at a time.
 	receive() (message, error)
-	// end closes the session in order; the other end sees io.EOF. Returns when that is done or has failed.
+	// end closes the session in order; the other end sees io.EOF.
 	end()
+}
+
+// userEnd is the user's end of a line.
+type userEnd interface {
+	line
+	// drop lets go of the connection.
+	drop()
 }
 
 // opener is what the gRPC service calls.
