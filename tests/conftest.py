@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"rig", "prometheus"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.rig)
+        if "house" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kubelet)
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 

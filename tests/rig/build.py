@@ -1,7 +1,8 @@
-"""Builds the rig's binaries from pinned Go modules, once, into a cache outside the tree.
+"""Builds binaries for tests from Go modules, once, into a cache outside the tree.
 
-`python -m tests.rig.build` builds what is missing. The cache folder is named after the module's pins and the build
-flags, so that a changed pin is a new folder. `KUBEBUILDER_ASSETS` may name a folder that holds some of them already.
+`python -m tests.rig.build` builds what the rig lacks. The cache folder is named after the module's pins, its own
+sources and the build flags, so that a change of these is a new folder. `KUBEBUILDER_ASSETS` may name a folder that
+holds some of them already.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-MINIMUM_GO = (1, 26)  # the `go` line of both modules
+MODULES = Path(__file__).parents[1]
+MINIMUM_GO = (1, 26)  # the `go` line of the modules
 KUBERNETES = "1.37.2"
 _VERSION = "k8s.io/component-base/version"
 # Without a version the API server calls itself v0.0.0 and its feature gates misbehave.
@@ -29,26 +30,59 @@ _KUBERNETES_FLAGS = f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}
 
 @dataclass(frozen=True)
 class Tool:
-    """A binary: the module that pins it, its package, the name that `go build` gives it, and the linker's flags."""
+    """A binary: the module that pins it, its package, the name that `go build` gives it, and how it is built.
+
+    `cgo`: C is linked into it, statically.
+    """
 
     module: str
     package: str
     built_as: str
-    linker_flags: str
+    linker_flags: str = "-s -w"
+    tags: str = ""
+    cgo: bool = False
 
+
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_CNI = "github.com/containernetworking/plugins/plugins"
 
 TOOLS = {
-    "etcd": Tool("controlplane", "go.etcd.io/etcd/server/v3", "server", _KUBERNETES_FLAGS),
+    "etcd": Tool("rig/controlplane", "go.etcd.io/etcd/server/v3", "server", _KUBERNETES_FLAGS),
     **{
-        name: Tool("controlplane", f"k8s.io/kubernetes/cmd/{name}", name, _KUBERNETES_FLAGS)
+        name: Tool("rig/controlplane", f"k8s.io/kubernetes/cmd/{name}", name, _KUBERNETES_FLAGS)
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
     **{
-        name: Tool("prometheus", f"github.com/prometheus/prometheus/cmd/{name}", name, "-s -w")
+        name: Tool("rig/prometheus", f"github.com/prometheus/prometheus/cmd/{name}", name)
         for name in ("prometheus", "promtool")
     },
+    "bridge": Tool("bridge", ".", "bridge"),
+    "kubelet": Tool("machine/kubelet", "k8s.io/kubernetes/cmd/kubelet", "kubelet", _KUBERNETES_FLAGS, "netgo,osusergo"),
+    **{
+        name: Tool(
+            "machine/runtime",
+            f"{_CONTAINERD}/cmd/{name}",
+            name,
+            f"-s -w -X {_CONTAINERD}/version.Version=v2.4.2",
+            "netgo,osusergo,no_btrfs,no_devmapper,no_zfs",
+        )
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    "runc": Tool(
+        "machine/runtime",
+        "github.com/opencontainers/runc",
+        "runc",
+        "-s -w -X main.version=1.5.3 -extldflags '-static'",
+        "netgo,osusergo,seccomp",
+        cgo=True,
+    ),
+    "cni-bridge": Tool("machine/runtime", f"{_CNI}/main/bridge", "bridge"),
+    "cni-loopback": Tool("machine/runtime", f"{_CNI}/main/loopback", "loopback"),
+    "cni-host-local": Tool("machine/runtime", f"{_CNI}/ipam/host-local", "host-local"),
 }
-NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "prometheus")
+RIG = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "prometheus")
+GUEST = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "kubelet")
+CNI = ("cni-bridge", "cni-loopback", "cni-host-local")
 
 
 class BuildError(Exception):
@@ -66,12 +100,17 @@ def binary(name: str) -> Path:
     return target
 
 
+def cache_root() -> Path:
+    """The folder of everything that is built or fetched once."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bridge-autoscaler"
+
+
 def _cache(tool: Tool) -> Path:
-    digest = hashlib.sha256(tool.linker_flags.encode())
-    for pinned in ("go.mod", "go.sum"):
-        digest.update((HERE / tool.module / pinned).read_bytes())
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "bridge-autoscaler" / "rig" / digest.hexdigest()[:16]
+    digest = hashlib.sha256((tool.linker_flags + tool.tags).encode())
+    module = MODULES / tool.module
+    for source in (module / "go.mod", module / "go.sum", *sorted(module.glob("*.go"))):
+        digest.update(source.read_bytes())
+    return cache_root() / "rig" / digest.hexdigest()[:16]
 
 
 def _build(name: str, target: Path) -> None:
@@ -83,8 +122,15 @@ def _build(name: str, target: Path) -> None:
             return
         with tempfile.TemporaryDirectory(dir=target.parent) as work:
             tool = TOOLS[name]
-            command = ["go", "build", "-trimpath", "-ldflags", tool.linker_flags, "-o", f"{work}/", tool.package]
-            _run(command, HERE / tool.module, f"building {name} (kept in the cache afterwards)")
+            how = [
+                "-trimpath",
+                "-buildvcs=false",
+                "-ldflags",
+                tool.linker_flags,
+                *(["-tags", tool.tags] if tool.tags else []),
+            ]
+            command = ["go", "build", *how, "-o", f"{work}/", tool.package]
+            _run(command, tool, f"building {name} (kept in the cache afterwards)")
             (Path(work) / tool.built_as).rename(target)
 
 
@@ -102,11 +148,12 @@ def _check_go(name: str) -> None:
         raise BuildError(f"{found or 'the go command'} is too old to build {name}: {remedy}")
 
 
-def _run(command: Sequence[str], cwd: Path, title: str) -> None:
+def _run(command: Sequence[str], tool: Tool, title: str) -> None:
     live = sys.stderr.isatty()
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, cwd=cwd, env={**os.environ, "CGO_ENABLED": "0"}, stdout=log, stderr=log)
+        environment = {**os.environ, "CGO_ENABLED": "1" if tool.cgo else "0"}
+        process = subprocess.Popen(command, cwd=MODULES / tool.module, env=environment, stdout=log, stderr=log)
         if not live:
             print(f"{title} ...", end="", file=sys.stderr, flush=True)
         try:
@@ -133,7 +180,7 @@ def _elapsed(started: float) -> str:
 def main() -> int:
     """Build what is missing; the exit status says whether everything is there."""
     try:
-        for name in NEEDED:
+        for name in RIG:
             binary(name)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -48,9 +48,13 @@ class Identity:
 
 
 class ControlPlane:
-    """A running control plane in a folder of its own; the constructor returns when the API server is ready."""
+    """A running control plane in a folder of its own; the constructor returns when the API server is ready.
 
-    def __init__(self, folder: Path) -> None:
+    `node_grace`: how long a node may be silent before it counts as not ready; by default for ever, as nobody renews
+    the leases of the nodes that are played.
+    """
+
+    def __init__(self, folder: Path, *, node_grace: str = "24h") -> None:
         self.folder = folder
         self._processes: list[Process] = []
         admins = ("admin", "kube-controller-manager", "kube-scheduler", "kubelet")
@@ -73,7 +77,7 @@ class ControlPlane:
                 f"--service-account-private-key-file={folder / 'sa.key'}",
                 f"--secure-port={controllers}",
                 f"--cert-dir={folder / 'certs'}",
-                "--node-monitor-grace-period=24h",  # nobody renews the nodes' leases
+                f"--node-monitor-grace-period={node_grace}",
             )
             self._start(
                 "kube-scheduler",
@@ -116,6 +120,7 @@ class ControlPlane:
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",  # where there is no route to guess one from
             f"--secure-port={port}",
             f"--cert-dir={self.folder / 'certs'}",
             "--endpoint-reconciler-type=none",  # it refuses to publish a loopback address
@@ -126,6 +131,7 @@ class ControlPlane:
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--authorization-mode=RBAC",
             "--allow-privileged",
+            "--kubelet-preferred-address-types=InternalIP",
             "--disable-admission-plugins=ServiceAccount",
             f"--audit-policy-file={self.folder / 'audit.yaml'}",
             f"--audit-log-path={self._audit_log}",

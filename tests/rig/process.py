@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import socket
@@ -42,7 +43,8 @@ def free_ports(count: int) -> list[int]:
 class Process:
     """One server process with its log file. It dies with us, even if we are killed."""
 
-    def __init__(self, name: str, argv: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, name: str, argv: Sequence[str | Path], log: Path, **environment: str) -> None:
+        """`environment`: variables that it gets beside ours."""
         self.name = name
         self._log = log
         guard = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
@@ -53,12 +55,17 @@ class Process:
                 stdout=output,
                 stderr=output,
                 cwd=log.parent,
+                env={**os.environ, **environment},
                 start_new_session=True,  # Ctrl-C is for us, who then stop the servers in order
             )
 
     @property
     def pid(self) -> int:
         return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
 
     def wait_ready(
         self,

@@ -1,0 +1,105 @@
+"""The real controller: its process, as a service account of its own under the roles that are shipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kubelet.cluster import Cluster, Json
+
+ROOT = Path(__file__).parents[2]
+_ACCOUNT = "bridge-autoscaler"
+_TOKEN_FOR = "2h"
+
+
+def grant(cluster: Cluster, folder: Path) -> Path:
+    """Make the service account, bind every role of rbac/ to it, and return a kubeconfig of that account.
+
+    Under names of this run's own, so that an installation in the cluster stays as it is. `revoke` undoes it.
+    """
+    namespace = cluster.namespace("controller")
+    overlay = folder / "rbac"
+    overlay.mkdir(parents=True)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": _ACCOUNT}}
+    (overlay / "account.yaml").write_text(yaml.safe_dump(account))
+    roles = [os.path.relpath(one.parent, overlay) for one in sorted((ROOT / "rbac").glob("*/kustomization.yaml"))]
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": namespace,
+        "namePrefix": f"{namespace}-",
+        "resources": ["account.yaml", *roles],
+    }
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    cluster.kubectl("apply", "--validate=strict", "-k", overlay)
+    name = f"{namespace}-{_ACCOUNT}"
+    token = cluster.kubectl("create", "token", name, f"-n={namespace}", f"--duration={_TOKEN_FOR}").strip()
+    config: Json = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o=json"))
+    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
+    kubeconfig = folder / "controller.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    kubeconfig.chmod(0o600)
+    return kubeconfig
+
+
+def revoke(cluster: Cluster, folder: Path) -> None:
+    """Take away what `grant` made."""
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", folder / "rbac")
+
+
+class Controller:
+    """`bridge-autoscaler run`. Ends by SIGTERM, as a kubelet would have it."""
+
+    def __init__(self, kubeconfig: Path, prometheus_url: str, policies: Path, log: Path, *arguments: str) -> None:
+        self._log = log
+        line = [
+            *(sys.executable, "-m", "autoscaler", "run"),
+            f"--kubeconfig={kubeconfig}",
+            f"--prometheus-url={prometheus_url}",
+            f"--policies={policies}",
+            "--log-format=json",
+            "--leader-elect=false",
+            "--metrics-address=127.0.0.1:0",
+            *arguments,
+        ]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("BRIDGE_AUTOSCALER_")}
+        with log.open("a") as out:
+            self._process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, env=environment)
+
+    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The log so far; of one kind of event, if said so."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if event in (None, line["event"])]
+
+    def reasons(self, pod: str) -> list[str]:
+        """The reasons that were told of a pod, NAMESPACE/NAME, oldest first."""
+        return [line["reason"] for line in self.lines() if line.get("pod") == pod and "reason" in line]
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """The exit status after SIGTERM; of one that had ended before, its own."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
