@@ -11,10 +11,33 @@ import pytest
 from tests.kubelet import controller, observing
 from tests.kubelet.cluster import Cluster, Ground
 from tests.kubelet.emulated import Emulated
+from tests.kubelet.figures import Figures
 from tests.kubelet.named import ground_of
 from tests.kubelet.pods import Lookout
 from tests.kubelet.stage import House, Stage
 from tests.machine import network
+
+
+_FIGURES = pytest.StashKey[Figures]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A place for figures."""
+    config.stash[_FIGURES] = Figures()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell them."""
+    if noted := config.stash[_FIGURES].noted:
+        terminalreporter.section("measured")
+        for figure in noted:
+            terminalreporter.write_line(f"{figure.story}: {figure.text}")
+
+
+@pytest.fixture(scope="session")
+def figures(pytestconfig: pytest.Config) -> Figures:
+    """Where stories note what they measured."""
+    return pytestconfig.stash[_FIGURES]
 
 
 @pytest.fixture(scope="session")
