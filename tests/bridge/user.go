@@ -11,6 +11,9 @@ import (
 const (
 	lastEchoes = 10 * time.Second // how long they are waited for before a session is closed
 	lastWord   = 5 * time.Second  // how long the server may take to close it too
+
+	// Users' first heartbeats are at multiples of this: waking up costs a process more than a heartbeat does.
+	beatGrid = 50 * time.Millisecond
 )
 
 // beat is a heartbeat whose echo has not come.
@@ -38,9 +41,11 @@ type user struct {
 // live sends and receives until the session is over. phase: how long until the first heartbeat.
 func (u *user) live(phase, every time.Duration) {
 	go u.listen()
-	timer := time.NewTimer(phase)
+	now := time.Now()
+	due := now.Add(now.Add(phase).Truncate(beatGrid).Sub(now))
+	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	for due := time.Now().Add(phase); ; {
+	for {
 		select {
 		case <-u.over:
 			return
