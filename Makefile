@@ -15,7 +15,7 @@ define step
 	if ( $(2) ) >"$$log" 2>&1; then echo "$$SECONDS s"; else echo failed; tail -n 60 "$$log"; exit 1; fi
 endef
 
-.PHONY: help demo test check lint binaries rig proof bench clean
+.PHONY: help demo test check lint bridge binaries rig e2e proof bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -23,25 +23,31 @@ help: ## show this list
 demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster, no Prometheus and no Go
 	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
 
-test: $(VENV)/.dev binaries lint ## run every test, the real control plane and the real Prometheus included (needs Go)
+test: $(VENV)/.dev binaries lint bridge ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m pytest -q -n 2 -m 'not rig' --cov --cov-report=
+	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet' --cov --cov-report=
 	@$(BIN)/python -m pytest -q -m rig --cov --cov-append --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
 check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute
-	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not slow'
+	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet and not slow'
 
 lint: $(VENV)/.dev
 	$(call step,ruff,$(BIN)/ruff check . && $(BIN)/ruff format --check .)
 	$(call step,mypy,$(BIN)/mypy)
 	$(call step,import directions,$(BIN)/lint-imports)
 
+bridge:
+	$(call step,bridge for tests,cd tests/bridge && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...)
+
 binaries: $(VENV)/.dev
 	@$(BIN)/python -m tests.rig.build
 
 rig: $(VENV)/.dev binaries ## start a control plane, a Prometheus and sample bridges for trying things by hand (needs Go)
 	@$(BIN)/python -m tests.rig
+
+e2e: $(VENV)/.dev ## tell the stories on real kubelets: two emulated nodes, or the cluster of E2E_KUBECONFIG (needs Go, and Debian)
+	@$(BIN)/python -m tests.kubelet
 
 proof: $(VENV)/.dev binaries ## hold the landing proof against the real scheduler in 500 clusters; takes six minutes (needs Go)
 	@$(BIN)/python -m tests.proof

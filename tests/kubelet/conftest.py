@@ -17,7 +17,6 @@ from tests.kubelet.pods import Lookout
 from tests.kubelet.stage import House, Stage
 from tests.machine import network
 
-
 _FIGURES = pytest.StashKey[Figures]()
 
 
