@@ -18,7 +18,7 @@ endef
 .PHONY: help demo test check lint bridge binaries rig e2e proof bench clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 16
 
 demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster, no Prometheus and no Go
 	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
