@@ -190,7 +190,7 @@ class _Controller:
         from autoscaler.loop import ALONE, Loop
 
         leadership = leadership or ALONE
-        metrics = MetricsJournal(registry, lambda: parts.metrics.latest().measured_at, leadership.leading)
+        metrics = MetricsJournal(registry, leadership.leading)
         unfinished, migrations = UnfinishedResizes(), Migrations()
         registry.register(unfinished)
         registry.register(migrations)

@@ -115,7 +115,7 @@ def decide(
         problems += decisions.missing()
         problems += (_matches_nothing(policy) for policy in config.policies if policy.name not in matched)
     made, left_behind = decisions.with_surges_ended(made, everything=scope is None)
-    return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads)
+    return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads, measurements.measured_at)
 
 
 def _wish(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -131,12 +131,21 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer of one turn. `workloads`: those of the snapshot, for whoever compares pods with their templates."""
+    """The answer of one turn. `workloads`: those of the snapshot, for whoever compares pods with their templates.
+
+    `measured_at`: when usage, as it was decided on, was last measured; None: it never was.
+    """
 
     taken_at: datetime
     decisions: tuple[Decision, ...]
     problems: tuple[Problem, ...] = ()
     workloads: Mapping[WorkloadRef, Workload] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    measured_at: datetime | None = None
+
+    @property
+    def measurement_age(self) -> timedelta | None:
+        """How long before this turn usage was last measured; None: it never was."""
+        return None if self.measured_at is None else self.taken_at - self.measured_at
 
     @property
     def acting(self) -> list[Decision]:

@@ -329,7 +329,7 @@ def test_a_pod_that_no_policy_selects_is_no_decision() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_finished_pods_are_selected_but_no_decision(phase: str) -> None:
     done = pod(phase=phase)
-    assert decide(snapshot(done), measurements([done]), config()) == Plan(NOW, ())
+    assert decide(snapshot(done), measurements([done]), config()).decisions == ()
     assert select(snapshot(done), config()) == {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable
-from datetime import datetime
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -52,10 +51,12 @@ class LogJournal:
             return
         reasons = Tally(decision.reason.value for decision in turn.plan.decisions)
         outcomes = Tally(done.outcome.kind.value for done in turn.done)
+        age = turn.plan.measurement_age
         self._logger.info(
             "turn",
             sentence=summary(turn),
             **facts,
+            measurement_age_s=None if age is None else round(age.total_seconds(), 3),
             pods=len(turn.plan.decisions),
             reasons=dict(sorted(reasons.items())),
             outcomes=dict(sorted(outcomes.items())),
@@ -142,14 +143,13 @@ def changes(action: Resize) -> dict[str, dict[str, str]]:
 class MetricsJournal:
     """Counts turns in a registry of its own. Series of closed sets exist from the start, at zero.
 
-    `measured_at` says when usage was last measured; the age is NaN until it has been, for missing is never zero.
-    `leading` is asked when metrics are read.
+    The age of the measurement is NaN until there has been one, for missing is never zero. `leading` is asked when
+    metrics are read.
     """
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        measured_at: Callable[[], datetime | None],
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
         def named(name: str) -> str:
@@ -164,7 +164,6 @@ class MetricsJournal:
         def seconds(name: str, text: str) -> Histogram:
             return Histogram(named(f"{name}_duration_seconds"), text, registry=registry)
 
-        self._measured_at = measured_at
         self._turns = counter("turns", "Turns of the loop, by what woke it.", "wake")
         self._unavailable = counter("turns_unavailable", "Turns in which the cluster could not be observed.")
         self._decisions = counter("decisions", "Decisions about pods, by reason.", "reason")
@@ -198,8 +197,8 @@ class MetricsJournal:
             return
         for decision in turn.plan.decisions:
             self._decisions.labels(decision.reason.value).inc()
-        if (measured_at := self._measured_at()) is not None:
-            self._age_s.set((turn.plan.taken_at - measured_at).total_seconds())
+        if (age := turn.plan.measurement_age) is not None:
+            self._age_s.set(age.total_seconds())
         if turn.wake.kind is WakeKind.TICK:
             self._pods.clear()
             for policy, count in Tally(d.policy for d in turn.plan.decisions if d.policy is not None).items():

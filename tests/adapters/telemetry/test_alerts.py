@@ -33,7 +33,7 @@ def rules() -> list[dict[str, Any]]:
 
 def test_every_metric_that_the_page_names_exists() -> None:
     registry = CollectorRegistry()
-    MetricsJournal(registry, lambda: None)
+    MetricsJournal(registry)
     registry.register(UnfinishedResizes())
     registry.register(Migrations())
     text = generate_latest(registry).decode()

@@ -56,12 +56,18 @@ def test_a_turn_is_one_line_and_an_action_another(log: Log) -> None:
     LogJournal(logs.logger()).record(replace(TURN, plan=replace(PLAN, problems=())))
     resize, turn = log.lines()
     assert (turn["event"], turn["turn"], turn["wake"], turn["took_s"]) == ("turn", 7, "tick", 1.0)
+    assert turn["measurement_age_s"] is None
     assert turn["sentence"] == "1 of 4 pods resized; 1 AtTarget, 1 NoData, 1 RecommendOnly"
     assert turn["reasons"] == {"AtTarget": 1, "Increase": 1, "NoData": 1, "RecommendOnly": 1}
     assert (resize["event"], resize["namespace"], resize["pod"]) == ("resize", "sim", "bridge-0")
     assert (resize["outcome"], resize["reason"], resize["level"]) == ("Accepted", "Increase", "info")
     assert resize["changes"] == {"bridge": {"requests.cpu": "1500m", "limits.cpu": "3"}}
     assert "cpu: p95 of 3.2d of samples = 1300m" in resize["because"]["bridge"]
+
+
+def test_a_turn_tells_how_old_the_measurement_was_that_it_stands_on(log: Log) -> None:
+    LogJournal(logs.logger()).record(replace(TURN, plan=replace(PLAN, measured_at=TAKEN_AT - 7 * SECOND)))
+    assert log.lines()[-1]["measurement_age_s"] == 7.0
 
 
 def test_an_action_that_fails_is_a_warning_with_the_answer(log: Log) -> None:
@@ -128,7 +134,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
 
 def test_series_of_closed_sets_start_at_zero_and_ages_as_unknown() -> None:
     registry = CollectorRegistry()
-    MetricsJournal(registry, lambda: None)
+    MetricsJournal(registry)
     assert {value(registry, "decisions_total", reason=reason.value) for reason in Reason} == {0}
     assert {value(registry, "actions_total", outcome=kind.value) for kind in OutcomeKind} == {0}
     assert value(registry, "turns_total", wake="tick") == 0
@@ -137,8 +143,8 @@ def test_series_of_closed_sets_start_at_zero_and_ages_as_unknown() -> None:
 
 def test_turns_are_counted() -> None:
     registry = CollectorRegistry()
-    journal = Journals(MetricsJournal(registry, lambda: TAKEN_AT - timedelta(seconds=42)))
-    journal.record(TURN)
+    journal = Journals(MetricsJournal(registry))
+    journal.record(replace(TURN, plan=replace(PLAN, measured_at=TAKEN_AT - timedelta(seconds=42))))
     journal.record(replace(TURN, wake=CHANGED))
     journal.record(Turn(3, TICK, SECOND, unavailable="down"))
     assert value(registry, "turns_total", wake="tick") == 2
@@ -154,7 +160,7 @@ def test_turns_are_counted() -> None:
 
 def test_a_policy_that_is_gone_has_no_pods_any_more() -> None:
     registry = CollectorRegistry()
-    journal = MetricsJournal(registry, lambda: None)
+    journal = MetricsJournal(registry)
     journal.record(TURN)
     journal.record(replace(TURN, wake=CHANGED, plan=replace(PLAN, decisions=())))
     assert value(registry, "pods", policy="sim-bridges") == 4
@@ -165,5 +171,5 @@ def test_a_policy_that_is_gone_has_no_pods_any_more() -> None:
 @pytest.mark.parametrize("leading", [True, False])
 def test_the_gauge_says_whether_this_replica_acts(leading: bool) -> None:
     registry = CollectorRegistry()
-    MetricsJournal(registry, lambda: None, lambda: leading)
+    MetricsJournal(registry, lambda: leading)
     assert registry.get_sample_value("bridge_autoscaler_leader") == leading

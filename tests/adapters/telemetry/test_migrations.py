@@ -147,7 +147,7 @@ def test_what_can_be_counted_is_there_from_the_start_at_zero() -> None:
 
 def test_moves_are_counted_by_kind_and_outcome_and_not_among_resizes() -> None:
     journal, registry = Migrations(), CollectorRegistry()
-    resizes = MetricsJournal(registry, lambda: None)
+    resizes = MetricsJournal(registry)
     acted = (done(RESIZED), done(MIGRATING), done(MIGRATING, BLOCKED), done(surge()), done(surge(ScaleKind.BACK, 1)))
     for one in (journal, resizes):
         one.record(turn(acted=acted))

@@ -36,7 +36,7 @@ async def get(port: int, path: str, **headers: str) -> tuple[int, str, str]:
 
 async def test_metrics_in_both_formats() -> None:
     registry = CollectorRegistry()
-    MetricsJournal(registry, well)
+    MetricsJournal(registry)
     async with serving("127.0.0.1", 0, registry, well, well) as port:
         status, kind, text = await get(port, "/metrics")
         assert (status, kind) == (200, "text/plain")
