@@ -54,24 +54,35 @@ def revoke(cluster: Cluster, folder: Path) -> None:
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-k", folder / "rbac")
 
 
+def command(verb: str, kubeconfig: Path, prometheus_url: str, policies: Path) -> list[str]:
+    """A command line of `bridge-autoscaler` as that account."""
+    return [
+        *(sys.executable, "-m", "autoscaler", verb),
+        f"--kubeconfig={kubeconfig}",
+        f"--prometheus-url={prometheus_url}",
+        f"--policies={policies}",
+    ]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings that a developer may have exported."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("BRIDGE_AUTOSCALER_")}
+
+
 class Controller:
     """`bridge-autoscaler run`. Ends by SIGTERM, as a kubelet would have it."""
 
     def __init__(self, kubeconfig: Path, prometheus_url: str, policies: Path, log: Path, *arguments: str) -> None:
         self._log = log
         line = [
-            *(sys.executable, "-m", "autoscaler", "run"),
-            f"--kubeconfig={kubeconfig}",
-            f"--prometheus-url={prometheus_url}",
-            f"--policies={policies}",
+            *command("run", kubeconfig, prometheus_url, policies),
             "--log-format=json",
             "--leader-elect=false",
             "--metrics-address=127.0.0.1:0",
             *arguments,
         ]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("BRIDGE_AUTOSCALER_")}
         with log.open("a") as out:
-            self._process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, env=environment)
+            self._process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, env=environment())
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The log so far; of one kind of event, if said so."""

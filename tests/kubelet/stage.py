@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import yaml
 from autoscaler.core.units import parse_cpu
 from tests.kubelet import pods
 from tests.kubelet.cluster import Cluster, Json, condition
-from tests.kubelet.controller import Controller
+from tests.kubelet.controller import Controller, command, environment
 from tests.kubelet.pods import Bridge, Lookout, Users
 from tests.rig.prometheus_server import PrometheusServer
 
@@ -106,6 +108,20 @@ class Stage:
         )
         self._controllers.append(started)
         return started
+
+    def plan(self, pod: str) -> Json:
+        """What `plan` says of a pod, in another process."""
+        line = command("plan", self.house.kubeconfig, self.prometheus.url, self.policies)
+        done = subprocess.run(
+            [*line, f"--namespace={self.namespace}", "--output=json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment(),
+        )
+        assert done.returncode in (0, 2), done.stderr
+        items: list[Json] = json.loads(done.stdout)["items"]
+        return next(item for item in items if item["pod"] == pod)
 
 
 def _requested_cpu(pod: Json) -> int:
