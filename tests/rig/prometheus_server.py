@@ -7,7 +7,8 @@ import struct
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +37,22 @@ class PrometheusServer:
     ) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
-        config = folder / "prometheus.yml"
-        config.write_text(
-            yaml.safe_dump(
-                {
-                    "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
-                    "storage": {"tsdb": {"out_of_order_time_window": out_of_order}},
-                    "scrape_configs": [dict(scrape) for scrape in scrape_configs],
-                }
-            )
-        )
+        self._config_file = folder / "prometheus.yml"
+        self._config: dict[str, Any] = {
+            "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
+            "storage": {"tsdb": {"out_of_order_time_window": out_of_order}},
+        }
+        self._scrape_configs = scrape_configs
+        self._configure(scrape_configs)
         self._process = Process(
             "prometheus",
             [
                 binary("prometheus"),
-                f"--config.file={config}",
+                f"--config.file={self._config_file}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 "--storage.tsdb.retention.time=100y",
                 f"--web.listen-address=127.0.0.1:{port}",
+                "--web.enable-lifecycle",
                 "--web.enable-remote-write-receiver",
                 "--query.timeout=20s",
                 "--log.level=warn",
@@ -66,6 +65,25 @@ class PrometheusServer:
         except BaseException:
             self.stop()
             raise
+
+    @contextmanager
+    def blind(self) -> Iterator[None]:
+        """Scrape nothing meanwhile."""
+        self._configure(())
+        self._reload()
+        try:
+            yield
+        finally:
+            self._configure(self._scrape_configs)
+            self._reload()
+
+    def _configure(self, scrape_configs: Sequence[Mapping[str, Any]]) -> None:
+        self._config_file.write_text(
+            yaml.safe_dump({**self._config, "scrape_configs": list(map(dict, scrape_configs))})
+        )
+
+    def _reload(self) -> None:
+        urllib.request.urlopen(f"{self.url}/-/reload", b"", timeout=60).close()
 
     def write(self, series: Iterable[Series]) -> None:
         """Store samples by remote write 1.0. Raises AssertionError with the server's words when it refuses them."""
