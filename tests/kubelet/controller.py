@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from autoscaler.ports import WakeKind
 from tests.kubelet.cluster import Cluster, Json
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +93,16 @@ class Controller:
     def reasons(self, pod: str) -> list[str]:
         """The reasons that were told of a pod, NAMESPACE/NAME, oldest first."""
         return [line["reason"] for line in self.lines() if line.get("pod") == pod and "reason" in line]
+
+    def turns(self) -> list[dict[str, Any]]:
+        """The turns so far in which all pods were decided."""
+        return [line for line in self.lines("turn") if line["wake"] == WakeKind.TICK]
+
+    def tally(self) -> dict[str, int]:
+        """The reasons of the last of them, with the number of pods of each."""
+        full = self.turns()
+        reasons: dict[str, int] = full[-1]["reasons"] if full else {}
+        return reasons
 
     def kill(self) -> None:
         """End it as a power cut would."""
