@@ -13,7 +13,7 @@ from typing import NamedTuple
 from autoscaler.core import kubelet, wanted
 from autoscaler.core.consult import Candidate, consult
 from autoscaler.core.decisions import Decisions, Wish, held, measured
-from autoscaler.core.guards import Hold, objection, unsizable
+from autoscaler.core.guards import Hold, away, objection, unsizable
 from autoscaler.core.history import ContainerRef, Measurements
 from autoscaler.core.ladder import deadline
 from autoscaler.core.model import Capability, ClusterSnapshot, Pod, PodRef, Problem
@@ -24,7 +24,7 @@ from autoscaler.core.policy import Config, Mode, Policy, Strategy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.replacing import replacing
 from autoscaler.core.resize import Phase, PhaseReport, phase_of
-from autoscaler.core.restarts import unexplained
+from autoscaler.core.restarts import crash_loop, unexplained
 from autoscaler.core.rivals import Rivals
 
 _NO_NOTES = Notes()
@@ -90,10 +90,7 @@ def decide(
             wish = _wish(pod, report, policy, rivals, snapshot, measurements, config)
             unfinished.append(_Unfinished(pod, policy, report, wish))
             continue
-        if (hold := unexplained(pod, policy)) is not None:
-            made.append(held(pod, policy, hold))
-            continue
-        if (hold := unsizable(pod, policy)) is not None:
+        if (hold := _left_alone(pod, policy, snapshot)) is not None:
             made.append(held(pod, policy, replacing(pod, policy, hold, snapshot.taken_at)))
             continue
         if (leaving := decisions.surges.taken_over(pod)) is not None:
@@ -116,6 +113,16 @@ def decide(
         problems += (_matches_nothing(policy) for policy in config.policies if policy.name not in matched)
     made, left_behind = decisions.with_surges_ended(made, everything=scope is None)
     return Plan(snapshot.taken_at, tuple(made), (*problems, *left_behind), snapshot.workloads, measurements.measured_at)
+
+
+def _left_alone(pod: Pod, policy: Policy, snapshot: ClusterSnapshot) -> Hold | None:
+    """Why a settled pod is not sized now, whatever it uses."""
+    return (
+        unexplained(pod, policy)
+        or crash_loop(pod, policy, snapshot.taken_at)
+        or unsizable(pod, policy)
+        or away(pod, snapshot.nodes.get(pod.node or ""))
+    )
 
 
 def _wish(

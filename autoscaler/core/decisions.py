@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from autoscaler.core import decreases, kubelet, quality, wanted
 from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
-from autoscaler.core.guards import Hold
+from autoscaler.core.guards import Hold, away
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.ladder import Rung, climb, revert, unless_refused
 from autoscaler.core.migration import Course, Migrations
-from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resources, Workload
+from autoscaler.core.model import RESOURCES, ClusterSnapshot, Node, Pod, PodRef, Problem, Resource, Resources, Workload
 from autoscaler.core.notes import Notes
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import (
@@ -31,7 +31,7 @@ from autoscaler.core.plan import (
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Step
+from autoscaler.core.recommender import Step, Target
 from autoscaler.core.resize import PhaseReport
 from autoscaler.core.rooms import Rooms
 from autoscaler.core.siblings import Siblings
@@ -117,13 +117,14 @@ class Decisions:
             return Check(wanted.WANTED, wish.hold.reason, False, wish.hold.detail, wish.hold.due_at), {}
         return wanted.still(wish.pod, self._sized(wish))
 
-    def _sized(self, candidate: Candidate) -> Sized:
+    def _sized(self, candidate: Candidate, fixed: Collection[Resource] = ()) -> Sized:
+        """`fixed`: resources that are left as they are."""
         oldest_s = quality.oldest(candidate.policy.grid, self._config.max_sample_age)
         known = decreases.Known(candidate.in_use, oldest_s, self._now, self._snapshot.server_minor)
         return size(
             candidate.pod,
             candidate.policy,
-            candidate.targets,
+            {name: _without(target, fixed) for name, target in candidate.targets.items()},
             candidate.histories,
             self._config,
             known,
@@ -131,6 +132,8 @@ class Decisions:
         )
 
     def _on_rung(self, pod: Pod, policy: Policy, rung: Hold | Rung) -> Decision:
+        if (hold := away(pod, self._snapshot.nodes.get(pod.node or ""))) is not None:
+            rung = hold._replace(detail=f"{hold.detail}; {rung.detail}", due_at=rung.due_at)
         if isinstance(rung, Hold):
             return held(pod, policy, rung)
         if policy.mode is Mode.RECOMMEND:
@@ -151,18 +154,23 @@ class Decisions:
             return replace(held(pod, policy, sized.hold, sized.proposals), prediction=sized.prediction)
         node, proposed = snapshot.nodes.get(pod.node or ""), sized.resources
         static = notes.static.get(pod.node or "", frozenset())
-        prediction = kubelet.predict(pod, proposed, node, rooms.others(pod), static)
+        prediction, later = kubelet.predict(pod, proposed, node, rooms.others(pod), static), ""
+        if (words := kubelet.refused_by_static_manager(pod, proposed, static)) is not None:
+            rest = self._sized(candidate, static)
+            if rest.hold is None:  # what the manager has no say in does not wait for what it will never allow
+                sized, proposed, later = rest, rest.resources, f"; {words}"
+                prediction = kubelet.predict(pod, proposed, node, rooms.others(pod), static)
         hold = _not_asked(pod, policy, node, prediction, proposed, notes, now)
         if hold is not None:
             decision = replace(held(pod, policy, hold, sized.proposals), prediction=prediction)
             beyond = prediction.outcome is PredictedOutcome.INFEASIBLE and kubelet.grows(pod, proposed)
             return self._beyond_its_node(decision, policy, sized) if beyond else decision
-        kind, later = _kind(pod, policy, now), ""
+        kind = _kind(pod, policy, now)
         # what restarts containers is one change, for one restart
         if policy.mode is not Mode.RECOMMEND and prediction.outcome is not PredictedOutcome.RESTART:
             first = decreases.first_step(pod, sized.proposals, snapshot.server_minor)
             if first is not None:
-                sized, kind, later = replace(sized, proposals=first), AskKind.FIRST, "; increases follow"
+                sized, kind, later = replace(sized, proposals=first), AskKind.FIRST, f"{later}; increases follow"
                 prediction = kubelet.predict(pod, sized.resources, node, rooms.others(pod), static)
         reason, detail = _direction(sized), _summary(sized) + later
         action: Resize | None = resize_of(pod, sized.proposals, kind)
@@ -283,6 +291,11 @@ class Decisions:
             soon = min((at for at in (due_at, decision.due_at) if at is not None), default=None)
             return replace(ends, reason=reason, detail=detail, due_at=soon)
         return replace(ends, reason=Reason.SURGE_BACK, detail=ending.words, due_at=None, move=ending.move)
+
+
+def _without(target: Target, resources: Collection[Resource]) -> Target:
+    cpu = None if Resource.CPU in resources else target.cpu
+    return replace(target, cpu=cpu, memory=None if Resource.MEMORY in resources else target.memory)
 
 
 def _moved(pod: Pod, policy: Policy, course: Course) -> Decision:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from autoscaler.core.model import ContainerKind, Pod, QoSClass
+from autoscaler.core.model import ContainerKind, Node, Pod, QoSClass
 from autoscaler.core.policy import Mode, Policy
 from autoscaler.core.reasons import Reason
 
@@ -56,6 +56,14 @@ def _best_effort(pod: Pod, policy: Policy) -> Hold | None:
 
 def _pod_level(pod: Pod, policy: Policy) -> Hold | None:
     return Hold(Reason.POD_LEVEL_RESOURCES) if pod.pod_level is not None else None
+
+
+def away(pod: Pod, node: Node | None) -> Hold | None:
+    """Why nothing is asked of the pod's node now. What is asked for nonetheless would wait, and nobody would see for
+    what."""
+    if node is None or node.ready:
+        return None
+    return Hold(Reason.NODE_NOT_READY, f"node {node.name} is not ready")
 
 
 def unsizable(pod: Pod, policy: Policy) -> Hold | None:

@@ -221,7 +221,7 @@ class Migrations:
             preconditions.permission(snapshot, how.strategy),
             preconditions.replaceable(pod),
             preconditions.evictable(pod),
-            preconditions.ready(pod),
+            preconditions.ready(pod, snapshot.nodes.get(pod.node or "")),
         ]
         new: list[Pod] = []
         if surging is not None:

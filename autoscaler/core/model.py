@@ -88,13 +88,15 @@ class Termination:
     reason: str
     exit_code: int
     finished_at: datetime | None
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """One container of a pod: desired (spec), set aside (allocated) and in force (actual).
 
-    `allocated` and `actual` are None where the kubelet does not report them.
+    `allocated` and `actual` are None where the kubelet does not report them. `waiting`: the reason for which one that
+    does not run waits, such as `CrashLoopBackOff`.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Container:
     restart_on: frozenset[Resource] = frozenset()
     running: bool = False
     ended: bool = False
+    waiting: str = ""
     restart_count: int = 0
     started_at: datetime | None = None
     last_terminated: Termination | None = None

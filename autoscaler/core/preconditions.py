@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from autoscaler.core import kubelet
+from autoscaler.core.guards import away
 from autoscaler.core.model import (
     RESOURCES,
     Capability,
     ClusterSnapshot,
     ContainerKind,
+    Node,
     Pod,
     Resources,
     Workload,
@@ -73,9 +75,11 @@ def evictable(pod: Pod) -> Check:
     return Check("annotations", Reason.NOT_SAFE_TO_EVICT, not found, ", ".join(found))
 
 
-def ready(pod: Pod) -> Check:
-    """Whether the pod itself serves. One that does not may have been moved a short time ago, and would not be helped by
-    being moved again."""
+def ready(pod: Pod, node: Node | None) -> Check:
+    """Whether the pod itself serves, as far as is known. One that does not may have been moved a short time ago, and
+    would not be helped by being moved again. One on a node that does not answer could not be stopped there."""
+    if (hold := away(pod, node)) is not None:
+        return Check("ready", hold.reason, False, hold.detail)
     return Check("ready", Reason.REPLACEMENT_NOT_READY, pod.ready, "" if pod.ready else f"{pod.name} is not ready")
 
 

@@ -68,6 +68,24 @@ class Reason(StrEnum):
     # the pod cannot be resized
     DELETING = "Deleting", "The pod is being deleted."
     NOT_RUNNING = "NotRunning", "The pod is not bound to a node and running."
+    NODE_NOT_READY = (
+        "NodeNotReady",
+        "The pod's node is not Ready: its kubelet may not answer, and what is known of the pod may be old.",
+        "Look at the node. Everything goes on by itself once it is back.",
+        _NOTIFY,
+    )
+    CRASH_LOOP = (
+        "CrashLoop",
+        "A container ends again and again soon after it has started. A resize would not end the back-off, and what the "
+        "container uses says nothing of what it needs.",
+        "Look into the container's log.",
+        _NOTIFY,
+    )
+    RECOVERING = (
+        "Recovering",
+        "The pod is not ready, or a container of it has restarted a short time ago: it may get more, but not less. "
+        "Memory is not lowered for an hour after an OOM kill.",
+    )
     STATIC_POD = "StaticPod", "The pod is static: the API server refuses to resize it.", "Edit its file on the node."
     BEST_EFFORT = (
         "BestEffort",

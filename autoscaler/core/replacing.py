@@ -23,7 +23,7 @@ def replacing(pod: Pod, policy: Policy, hold: Hold, now: datetime) -> Hold:
         return hold
     if hold.reason is Reason.DELETING and pod.disrupted:
         return _stopping(pod, policy, now)
-    if hold.reason is not Reason.NOT_RUNNING or pod.ready or pod.created_at is None:
+    if hold.reason not in (Reason.NOT_RUNNING, Reason.CRASH_LOOP) or pod.ready or pod.created_at is None:
         return hold
     if pod.node is None:
         late, patience = Reason.REPLACEMENT_UNSCHEDULED, UNSCHEDULED_AFTER

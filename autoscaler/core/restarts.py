@@ -1,4 +1,5 @@
-"""Containers that restart: whom a resize of ours keeps from serving, and restarts that no one has explained. Pure.
+"""Containers that restart: whom a resize of ours keeps from serving, restarts that no one has explained, and containers
+that have not run for long enough. Pure.
 
 Read from `status.containerStatuses` and the dates of our asks in `managedFields`, so that nothing has to be remembered.
 """
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from autoscaler.core import kubelet
 from autoscaler.core.actions import OURS, AskKind
 from autoscaler.core.guards import Hold
-from autoscaler.core.model import ANNOTATION_PREFIX, Container, ContainerKind, Pod
+from autoscaler.core.model import ANNOTATION_PREFIX, Container, ContainerKind, Pod, Resource, Termination
 from autoscaler.core.policy import Policy
 from autoscaler.core.preconditions import unavailable
 from autoscaler.core.reasons import Reason
@@ -21,6 +22,14 @@ ACKNOWLEDGED = f"{ANNOTATION_PREFIX}acknowledged"
 WINDOW = timedelta(minutes=1)
 """For how long after an ask a restart is put down to it, and after a restart the pod is not counted on."""
 
+STEADY_AFTER = timedelta(minutes=10)
+"""How long a container runs until its restart is forgotten, as the kubelet then forgets its back-off."""
+
+OOM_LASTS = timedelta(hours=1)
+"""For how long an OOM kill speaks against less memory: what was wanted then is in no sample of usage."""
+
+_OOM = "OOMKilled"
+_BACKS_OFF = "CrashLoopBackOff"
 _GOING_ON = frozenset({Phase.SETTLED, Phase.DELETING})
 
 
@@ -70,6 +79,62 @@ def unexplained(pod: Pod, policy: Policy) -> Hold | None:
     return None
 
 
+def crash_loop(pod: Pod, policy: Policy, now: datetime) -> Hold | None:
+    """The hold of a pod with a container that the kubelet waits to start again, or that it would if it ended now.
+
+    One that is killed for lack of memory is left out while it runs: more memory is what helps it.
+    """
+    for container in policy.sized(pod):
+        last = container.last_terminated
+        if last is None or _by_resize(pod, container, last):
+            continue
+        words = f"container {container.name} has restarted {container.restart_count} times, last after {_words(last)}"
+        if container.waiting == _BACKS_OFF:
+            return Hold(Reason.CRASH_LOOP, f"{words}; the kubelet waits before it starts it again")
+        if last.reason == _OOM or not container.running or container.started_at is None:
+            continue
+        steady_at = container.started_at + STEADY_AFTER
+        if now < steady_at and _short(last):
+            return Hold(Reason.CRASH_LOOP, f"{words}; left alone until it has run for 10 minutes", steady_at)
+    return None
+
+
+class Recovery(NamedTuple):
+    """Why a container gets no less of a resource, in words, and when that is over, if it is only a matter of time."""
+
+    words: str
+    until: datetime | None = None
+
+
+def recovery(pod: Pod, container: Container, resource: Resource, now: datetime) -> Recovery | None:
+    """What speaks against less of a resource for a container, or None."""
+    last = container.last_terminated
+    if last is not None and last.finished_at is not None and not _by_resize(pod, container, last):
+        oom = last.reason == _OOM and resource is Resource.MEMORY
+        until = last.finished_at + (OOM_LASTS if oom else STEADY_AFTER)
+        if now < until:
+            return Recovery(f"restarted after {_words(last)}", until)
+    return None if pod.ready else Recovery("the pod is not ready")
+
+
+def _by_resize(pod: Pod, container: Container, last: Termination) -> bool:
+    """Whether a container ended because a resize restarts it: right after an ask, whoever asked."""
+    if not container.restart_on or last.finished_at is None or last.reason == _OOM:
+        return False
+    return any(timedelta(0) <= last.finished_at - ask.at <= WINDOW for ask in pod.asks)
+
+
+def _short(last: Termination) -> bool:
+    if last.started_at is None or last.finished_at is None:
+        return False
+    return last.finished_at - last.started_at < STEADY_AFTER
+
+
+def _words(last: Termination) -> str:
+    moment = "" if last.finished_at is None else f" at {last.finished_at.isoformat(timespec='seconds')}"
+    return f"{last.reason or 'an end'} (exit code {last.exit_code}){moment}"
+
+
 def _ended_after(pod: Pod, container: Container) -> datetime | None:
     """When a container ended for the last time, if that was right after an ask of ours."""
     if container.kind is ContainerKind.INIT or not container.restart_count:
@@ -83,7 +148,7 @@ def _ended_after(pod: Pod, container: Container) -> datetime | None:
 
 
 def _explains(container: Container, policy: Policy) -> bool:
-    if container.last_terminated is not None and container.last_terminated.reason == "OOMKilled":
+    if container.last_terminated is not None and container.last_terminated.reason == _OOM:
         return True
     entry = policy.container_policy(container)
     return entry is not None and bool(container.restart_on & entry.controlled)

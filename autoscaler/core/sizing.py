@@ -12,12 +12,13 @@ from autoscaler.core.actions import AskKind
 from autoscaler.core.foreign import shown
 from autoscaler.core.guards import Hold
 from autoscaler.core.history import History
-from autoscaler.core.model import Pod, Resource, ResourceList, Resources
+from autoscaler.core.model import Container, Pod, Resource, ResourceList, Resources
 from autoscaler.core.pairing import Blocked, Wish
 from autoscaler.core.plan import PredictedOutcome, Prediction, Proposal
 from autoscaler.core.policy import Config, ContainerPolicy, Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples, Step, Target
+from autoscaler.core.restarts import Recovery, recovery
 from autoscaler.core.rivals import NO_CLAIMS, Claims
 
 _FLOOR_WINDOW_S = 15 * 60  # the memory floor looks at the working sets of this long
@@ -46,6 +47,8 @@ class _Stability:
         self._now = now
         self._now_s = now.timestamp()
         self._ask = pod.newest_ask
+        self._pod = pod
+        self._recovering: list[tuple[str, Recovery]] = []
         self._stale: list[str] = []
         self._small: list[str] = []
         self._cooling: list[datetime] = []
@@ -64,15 +67,22 @@ class _Stability:
         self._stale.append(f"container {where}: {resource}: {because}")
         return Step(resource, "stale", wanted, current, because, cap=True)
 
-    def keeps(self, where: str, entry: ContainerPolicy, resource: Resource, wanted: int, current: int) -> Step | None:
-        """The step that leaves a resource as it is because of the dead band or the cooldown of its direction."""
-        grows = wanted > current
+    def keeps(
+        self, container: Container, entry: ContainerPolicy, resource: Resource, wanted: int, current: int
+    ) -> Step | None:
+        """The step that leaves a resource as it is because of the dead band, because its container has not recovered,
+        or because of the cooldown of its direction."""
+        where, grows = container.name, wanted > current
         least = self._rules.min_change.increase if grows else self._rules.min_change.decrease
         change = (wanted - current) / current
         if abs(change) < least and not bounds.outside(resource, current, entry):
             because = f"{change:+.1%} is less than {least:.0%}"
             self._small.append(f"{where} {resource} {because}")
             return Step(resource, "minChange", wanted, current, because, cap=True)
+        found = None if grows else recovery(self._pod, container, resource, self._now)
+        if found is not None:
+            self._recovering.append((f"container {where}: {resource}: {found.words}", found))
+            return Step(resource, "recovering", wanted, current, found.words, cap=True)
         cooldown = self._rules.cooldown.increase if grows else self._rules.cooldown.decrease
         # the full target follows a fit at once, so that room which appears is reserved; so do increases that had to
         # wait for the decreases of the same change
@@ -88,6 +98,9 @@ class _Stability:
         if self._cooling:
             due_at = min(self._cooling)
             return Hold(Reason.COOLDOWN, f"until {due_at.isoformat(timespec='seconds')}", due_at)
+        if self._recovering:
+            until = min((found.until for _, found in self._recovering if found.until is not None), default=None)
+            return Hold(Reason.RECOVERING, "; ".join(words for words, _ in self._recovering), until)
         if self._stale:
             return Hold(Reason.STALE_DATA, "; ".join(self._stale))
         if self._small:
@@ -133,7 +146,7 @@ def size(
             trail += steps
             if wanted == current:
                 continue
-            if (kept := stability.keeps(name, entry, resource, wanted, current)) is not None:
+            if (kept := stability.keeps(container, entry, resource, wanted, current)) is not None:
                 trail.append(kept)
                 continue
             requests[resource] = wanted

@@ -11,6 +11,7 @@ _BITES = {
     "minChange": _KEEPS,
     "cooldown": _KEEPS,
     "stale": _KEEPS,
+    "recovering": _KEEPS,
     "hpa": _KEEPS,
     "memoryLimit": _KEEPS,
     "decreaseFirst": _KEEPS,

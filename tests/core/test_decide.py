@@ -125,6 +125,9 @@ OF_MEMORY_LIMITS = {
 }
 """Shown in test_decreases.py."""
 
+OF_RESTARTS = {Reason.CRASH_LOOP, Reason.RECOVERING, Reason.NODE_NOT_READY}
+"""Shown in test_restarts.py and test_away.py."""
+
 IN_BUDGETS = {Reason.NODE_FULL, Reason.WORKLOAD_BUSY, Reason.DISRUPTION_BUDGET, Reason.UNEXPLAINED_RESTART}
 """Shown in test_budgets.py."""
 
@@ -298,7 +301,10 @@ def test_reason(reason: Reason, decision: Callable[[], Decision], detail: str) -
 
 def test_every_reason_has_a_case() -> None:
     cases = {str(case.id) for case in CASES}  # type: ignore[attr-defined]
-    elsewhere = {str(reason) for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS | SHOWN_IN_TESTS_OF_MIGRATIONS}
+    elsewhere = {
+        str(reason)
+        for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | OF_RESTARTS | IN_BUDGETS | SHOWN_IN_TESTS_OF_MIGRATIONS
+    }
     assert cases | elsewhere == {str(reason) for reason in Reason}
 
 

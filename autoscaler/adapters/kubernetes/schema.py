@@ -93,11 +93,17 @@ class Running(Wire):
 class Terminated(Wire):
     reason: str = ""
     exit_code: int = 0
+    started_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class Waiting(Wire):
+    reason: str = ""
 
 
 class State(Wire):
     running: Running | None = None
+    waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 

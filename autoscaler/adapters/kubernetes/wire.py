@@ -254,10 +254,15 @@ def _container(
         restart_on=restart_on,
         running=state.running is not None,
         ended=state.terminated is not None and _stays_ended(kind, wire.restart_policy or restart, state.terminated),
+        waiting=intern(state.waiting.reason) if state.waiting else "",
         restart_count=status.restart_count,
         started_at=moment(state.running.started_at) if state.running else None,
-        last_terminated=Termination(intern(last.reason), last.exit_code, moment(last.finished_at)) if last else None,
+        last_terminated=_termination(last) if last else None,
     )
+
+
+def _termination(wire: schema.Terminated) -> Termination:
+    return Termination(intern(wire.reason), wire.exit_code, moment(wire.finished_at), moment(wire.started_at))
 
 
 def _stays_ended(kind: ContainerKind, restart: str, terminated: schema.Terminated) -> bool:
