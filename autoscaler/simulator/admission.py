@@ -6,13 +6,13 @@ ResourceQuota and site policies are not modelled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from autoscaler.core.actions import ContainerResize
 from autoscaler.core.kubelet import refused_by_api_server, resized
-from autoscaler.core.model import Ask, Container, ContainerKind, Node, Pod, Resource, ResourceList, Resources
+from autoscaler.core.model import Ask, ContainerKind, Node, Pod, Resource, ResourceList, Resources
 from autoscaler.core.pairing import qos_class
 
 
@@ -30,7 +30,7 @@ def submit(
     """The pod as it is stored, with the ask of `manager` in it; the same pod when nothing changes."""
     specs = {container.name: container for container in pod.containers}
     if any(change.name not in specs for change in changes):
-        return Refusal("containers may not be added or removed on resize")
+        return Refusal("spec.containers: Forbidden: containers may not be added or removed on resize")
     wanted = {change.name: merged(specs[change.name].spec, change.change) for change in changes}
     after = resized(pod, wanted)
     if after == pod:
@@ -57,22 +57,27 @@ def _merged(old: ResourceList, new: ResourceList) -> ResourceList:
 def _invalid(pod: Pod, after: Pod, wanted: dict[str, Resources]) -> Refusal | None:
     if pod.static:
         return Refusal("spec: Forbidden: static pods cannot be resized")
-    for index, container in enumerate(after.containers):
-        for resource in Resource:
-            request, limit = container.spec.requests.get(resource), container.spec.limits.get(resource)
-            if request is not None and limit is not None and request > limit:
-                field = f"spec.{_list_of(container)}[{index}].resources.requests"
-                return Refusal(
-                    f'{field}: Invalid value: "{resource.quantity(request)}": must be less than or equal to'
-                    f" {resource} limit of {resource.quantity(limit)}"
-                )
+    if errors := list(_above_limits(after)):
+        return Refusal(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     if qos_class(pod, wanted) is not pod.qos_class:
         return Refusal(f'spec: Invalid value: "{pod.qos_class}": Pod QOS Class may not change as a result of resizing')
     return None
 
 
-def _list_of(container: Container) -> str:
-    return "containers" if container.kind is ContainerKind.CONTAINER else "initContainers"
+def _above_limits(pod: Pod) -> Iterator[str]:
+    """An error for each request that is above its limit. A server gives them in any order."""
+    for field, containers in (
+        ("initContainers", [one for one in pod.containers if one.kind is not ContainerKind.CONTAINER]),
+        ("containers", [one for one in pod.containers if one.kind is ContainerKind.CONTAINER]),
+    ):
+        for index, container in enumerate(containers):
+            for resource in Resource:
+                request, limit = container.spec.requests.get(resource), container.spec.limits.get(resource)
+                if request is not None and limit is not None and request > limit:
+                    yield (
+                        f'spec.{field}[{index}].resources.requests: Invalid value: "{resource.quantity(request)}": must'
+                        f" be less than or equal to {resource} limit of {resource.quantity(limit)}"
+                    )
 
 
 def _not_admitted(after: Pod, node: Node | None) -> Refusal | None:
