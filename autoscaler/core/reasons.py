@@ -118,7 +118,7 @@ class Reason(StrEnum):
 
     STATIC_MANAGER = (
         "StaticManager",
-        "The node runs a static CPU or memory manager: it can never resize a Guaranteed pod in place.",
+        "The node runs a static CPU or memory manager: it can never change that resource of a Guaranteed pod in place.",
         "Run the pod on a node without one, or make it Burstable.",
         _NOTIFY,
     )

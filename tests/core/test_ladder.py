@@ -376,7 +376,7 @@ def test_a_static_cpu_manager_is_recognised_by_the_kubelets_words() -> None:
     notes = noted(waiting(condition(PENDING, "Infeasible", words), age=1))
     assert notes.static == {"node-a": {Resource.CPU}}
     other = pod(container(HAS))
-    decision = decided(other, notes=notes)
+    decision = decided(other, notes=notes, recommender=fixed("4", "4Gi"))
     assert (decision.reason, decision.action) == (Reason.STATIC_MANAGER, None)
     assert decision.prediction.outcome is PredictedOutcome.INFEASIBLE
     assert words in decision.detail
@@ -385,6 +385,17 @@ def test_a_static_cpu_manager_is_recognised_by_the_kubelets_words() -> None:
     assert asked(decided(burstable, notes=notes))
     assert noted(other, known=notes).static
     assert not noted(replace(other, node="node-b"), known=notes).static
+
+
+def test_what_a_static_manager_lets_change_is_asked_for_without_the_rest() -> None:
+    """A Guaranteed pod gets its memory, however long it wants CPU that it cannot get there."""
+    words = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
+    notes = noted(waiting(condition(PENDING, "Infeasible", words), age=1))
+    decision = decided(pod(container(HAS)), notes=notes)
+    (app,) = asked(decision).containers
+    assert app.change == both(memory="8Gi")
+    assert decision.prediction.outcome is PredictedOutcome.IN_PLACE
+    assert decision.detail == f"app memory 4Gi -> 8Gi; {words}"
 
 
 @pytest.mark.parametrize(
