@@ -157,8 +157,8 @@ def _fit(wanted: ResourceList, node: Node, others: ResourceList) -> Answer:
     for resource in RESOURCES:
         asked, capacity = wanted.get(resource) or 0, node.allocatable.get(resource)
         used = others.get(resource) or 0
-        if capacity is None or asked + used <= capacity:
-            continue
+        if capacity is None or not asked or asked + used <= capacity:
+            continue  # nothing fits however much is taken
         message = (
             f"Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {capacity}"
         )
@@ -210,16 +210,17 @@ def _amounts(resources: Resources, resource: Resource) -> tuple[int | None, int 
 
 
 def retry_order(pending: Iterable[tuple[Pod, datetime]]) -> list[Pod]:
-    """Deferred resizes in the order in which a kubelet tries them again; each comes with when it was asked for.
+    """Deferred resizes in the order in which a kubelet tries them again; each comes with since when it is pending.
 
-    Those that raise nothing, then higher priority, then Guaranteed before others, then the longest pending.
+    Those that raise nothing, then higher priority, then Guaranteed before others, then the longest pending, whatever
+    has become of the ask meanwhile.
     """
 
     def key(item: tuple[Pod, datetime]) -> tuple[bool, int, bool, datetime]:
-        pod, asked_at = item
+        pod, since = item
         wanted, has = footprint(pod, desired), footprint(pod, allocated)
         raises = any((wanted.get(r) or 0) > (has.get(r) or 0) for r in RESOURCES)
-        return (raises, -pod.priority, pod.qos_class is not QoSClass.GUARANTEED, asked_at)
+        return (raises, -pod.priority, pod.qos_class is not QoSClass.GUARANTEED, since)
 
     return [pod for pod, _ in sorted(pending, key=key)]
 

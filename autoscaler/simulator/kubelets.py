@@ -162,7 +162,9 @@ class Kubelets:
             if retry_after is not None and answer.verdict is Verdict.DEFERRED:
                 self._later(retry_after, ref, partial(self._retry, ref, uid, generation))
             return
-        containers = tuple(replace(container, allocated=container.spec.requests) for container in pod.containers)
+        containers = tuple(  # a kubelet says nothing of a container that has never run
+            c if c.allocated is None else replace(c, allocated=c.spec.requests) for c in pod.containers
+        )
         accepted = _without_condition(replace(pod, containers=containers), PENDING)
         self._grants[ref] = _Grant(uid, generation, {c.name: c.spec for c in pod.containers})
         self._state.put(self._with_condition(accepted, IN_PROGRESS, generation))
@@ -170,7 +172,7 @@ class Kubelets:
 
     def _retry(self, ref: PodRef, uid: str, generation: int) -> None:
         pod = self._state.pod(ref, uid)
-        if pod is not None and _deferred(pod):
+        if pod is not None and _deferred_since(pod) is not None:
             self._decide(ref, uid, generation, _NEXT_RETRY)
 
     def _apply(self, ref: PodRef, uid: str, generation: int, first: bool = True) -> None:
@@ -187,7 +189,9 @@ class Kubelets:
             return
         running = {container.name for container in pod.containers if container.running}
         restarting = running.intersection(restarts(pod, granted))
-        containers = tuple(replace(c, actual=grant.resources[c.name]) for c in pod.containers)
+        containers = tuple(
+            c if c.actual is None else replace(c, actual=grant.resources[c.name]) for c in pod.containers
+        )
         self._state.put(_without_condition(replace(pod, containers=containers), IN_PROGRESS))
         for name in sorted(restarting):
             self._stop(ref, name, Termination("Completed", 0, self._state.now))
@@ -198,7 +202,7 @@ class Kubelets:
         if self._state.now < self._silent_until.get(node or "", self._state.now):
             return
         here = self._state.pods_on(node)
-        pending = [(pod, ask.at) for pod in here if _deferred(pod) and (ask := pod.newest_ask) is not None]
+        pending = [(pod, since) for pod in here if (since := _deferred_since(pod)) is not None]
         for pod in retry_order(pending):
             self._decide(pod.ref, pod.uid, pod.generation, None)
 
@@ -266,9 +270,12 @@ def _runs(pod: Pod) -> bool:
     return all(container.running or container.ended for container in pod.containers)
 
 
-def _deferred(pod: Pod) -> bool:
+def _deferred_since(pod: Pod) -> datetime | None:
+    """Since when the kubelet has had no room for what the pod asks for, however often that has changed."""
     pending = pod.condition(PENDING)
-    return pending is not None and pending.reason == "Deferred" and pending.observed_generation == pod.generation
+    if pending is None or pending.reason != "Deferred" or pending.observed_generation != pod.generation:
+        return None
+    return pending.last_transition_at
 
 
 def _without_condition(pod: Pod, kind: str) -> Pod:

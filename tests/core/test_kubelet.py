@@ -113,6 +113,8 @@ def test_admits_what_just_fits_and_names_only_the_first_resource_that_does_not()
     )
     assert memory.missing == 1 << 30
     assert admit(asking, Node("n", ResourceList()), amounts("9", "9Gi")).verdict is Verdict.ACCEPTED
+    nothing = pod(container(sizes("0", "1Gi")))
+    assert admit(nothing, node(cpu="4", memory="8Gi"), amounts("5", "5Gi")).verdict is Verdict.ACCEPTED
 
 
 def test_capture_e_infeasible_under_a_static_manager() -> None:

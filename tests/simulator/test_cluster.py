@@ -116,6 +116,33 @@ async def test_deferred_resizes_get_room_in_the_kubelets_order() -> None:
     assert phase_of(await get(sim, "burstable")).phase is Phase.DEFERRED
 
 
+async def test_a_deferred_resize_that_is_changed_keeps_its_place() -> None:
+    sim = cluster(*(pod(name, container(both("1", "256Mi"))) for name in ("first", "second", "neighbour")))
+    ask(sim, "neighbour", both("2", None))
+    after(sim, 5)
+    for name, cpu in (("first", "3"), ("second", "1500m"), ("first", "1500m")):
+        ask(sim, name, both(cpu, None))
+        after(sim, 5)
+    ask(sim, "neighbour", both("1500m", None))
+    after(sim, 5)
+
+    assert phase_of(await get(sim, "first")).phase is Phase.SETTLED
+    assert phase_of(await get(sim, "second")).phase is Phase.DEFERRED
+
+
+async def test_nothing_is_said_of_the_size_of_a_container_that_has_not_run_yet() -> None:
+    sim = cluster(pod("a", container(both("1", "256Mi")), workload="StatefulSet/a"))
+    sim.delete_pod(PodRef("sim", "a"))
+    after(sim, 3)
+    ask(sim, "a", both("500m", None))
+    after(sim, 0.5)
+    starting = (await get(sim, "a")).containers[0]
+    after(sim, 10)
+
+    assert (starting.running, starting.allocated, starting.actual) == (False, None, None)
+    assert (await get(sim, "a")).containers[0].actual == both("500m", "256Mi")
+
+
 async def test_giving_up_a_deferred_ask_clears_the_condition() -> None:
     sim = cluster(pod("a", container(both("1", "256Mi"))), pod("b", container(both("2500m", "256Mi"))))
     ask(sim, "a", both("2", None))
@@ -342,6 +369,12 @@ async def test_a_replacement_without_room_stays_pending_until_there_is_some() ->
             sizes("500m", None),
             'spec: Invalid value: "Guaranteed": Pod QOS Class may not change as a result of resizing',
         ),
+        (
+            sizes("3", "1Gi"),
+            '[spec.containers[0].resources.requests: Invalid value: "3": must be less than or equal to cpu limit of 1,'
+            ' spec.containers[0].resources.requests: Invalid value: "1Gi": must be less than or equal to memory limit'
+            " of 256Mi]",
+        ),
     ],
 )
 async def test_validation_refuses_what_the_api_server_refuses(target: Resources, message: str) -> None:
@@ -352,6 +385,14 @@ async def test_validation_refuses_what_the_api_server_refuses(target: Resources,
 
     assert (outcome.kind, outcome.detail) == (OutcomeKind.REFUSED, message)
     assert await get(sim, "a") == before
+
+
+async def test_validation_counts_init_containers_by_themselves() -> None:
+    sidecar = container(sizes("1", "256Mi", "2", None), "proxy", ContainerKind.SIDECAR)
+    sim = cluster(pod("a", sidecar, container(sizes("1", "256Mi", "2", None))))
+
+    for name, field in (("proxy", "initContainers[0]"), ("app", "containers[0]")):
+        assert ask(sim, "a", sizes("3", None), name).detail.startswith(f"spec.{field}.resources.requests:")
 
 
 async def test_static_pods_and_other_systems_than_linux_are_refused() -> None:
