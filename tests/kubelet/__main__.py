@@ -14,52 +14,75 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.kubelet.emulated import STATIC, Emulated
+from tests.kubelet.emulated import NODES, STATIC, Emulated
+from tests.kubelet.named import ground_of
 from tests.machine import needs, network
 from tests.machine.root import bridge_image, disk
 from tests.rig.build import RIG, BuildError, binary
+from tests.rig.process import StartError
 
 _HOLD, _IMAGE = "--hold", "--image"
 
 
 def main() -> int:
-    """The exit status of pytest, or 1 if something is missing."""
+    """The exit status: of pytest, or 1 if something is missing."""
     arguments = sys.argv[1:]
     try:
         if _IMAGE in arguments:
             bridge_image(Path(arguments[arguments.index(_IMAGE) + 1]))
             return 0
-        if os.environ.get("E2E_KUBECONFIG"):
+        if kubeconfig := os.environ.get("E2E_KUBECONFIG"):
             for name in ("kubectl", "prometheus"):
                 binary(name)
-        elif not network.inside():
+            return _tell(len(ground_of(Path(kubeconfig)).nodes), arguments, {})
+        if not network.inside():
             needs.install()
             for name in RIG:
                 binary(name)
             disk()
             network.enter([sys.executable, "-m", "tests.kubelet", *arguments])
-        if _HOLD in arguments:
-            return _hold()
-    except BuildError as error:
+        return _emulated(arguments)
+    except (BuildError, StartError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    line = [sys.executable, "-m", "pytest", "-q", "-m", "kubelet", "tests/kubelet", *arguments]
-    return subprocess.run(line).returncode
 
 
-def _hold() -> int:
+def _tell(nodes: int, arguments: list[str], environment: dict[str, str]) -> int:
+    """First what takes a node, side by side on all of them; then what takes the whole cluster."""
+    if arguments:
+        return _pytest(arguments, environment)
+    aside = ["-n", str(nodes), "--dist=load", "--maxschedchunk=1", "-m", "kubelet and not whole_cluster"]
+    status = _pytest(aside, environment)
+    return status or _pytest(["-m", "kubelet and whole_cluster"], environment)
+
+
+def _pytest(arguments: list[str], environment: dict[str, str]) -> int:
+    line = [sys.executable, "-m", "pytest", "-q", "-m", "kubelet", *arguments, "tests/kubelet"]
+    process = subprocess.Popen(line, env={**os.environ, **environment})
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # it is told as well, and takes away first what it has made
+            continue
+
+
+def _emulated(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         emulated = Emulated(Path(folder) / "emulated")
         try:
-            named = f"E2E_KUBECONFIG={emulated.ground.kubeconfig} E2E_STATIC_NODE={STATIC} E2E_REACHES_PODS=yes"
+            kubeconfig = str(emulated.kubeconfig)
+            named = {"E2E_KUBECONFIG": kubeconfig, "E2E_STATIC_NODE": STATIC, "E2E_REACHES_PODS": "yes"}
+            if _HOLD not in arguments:
+                return _tell(len(NODES), arguments, named)
+            shown = " ".join(f"{name}={value}" for name, value in named.items())
             print(f"Both nodes are ready, in the network namespace of process {os.getpid()}:")
-            print(f"  nsenter --net=/proc/{os.getpid()}/ns/net -- env {named} ...")
+            print(f"  nsenter --net=/proc/{os.getpid()}/ns/net -- env {shown} ...")
             print("Ctrl-C stops them.", flush=True)
             signal.pause()
         except KeyboardInterrupt:
-            pass
+            return 130
         finally:
             emulated.close()
     return 0

@@ -4,52 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.kubelet import controller, observing
 from tests.kubelet.cluster import Cluster, Ground
-from tests.kubelet.emulated import Emulated
-from tests.kubelet.figures import Figures
+from tests.kubelet.figures import Figures, tell
 from tests.kubelet.named import ground_of
 from tests.kubelet.pods import Lookout
 from tests.kubelet.stage import House, Stage
-from tests.machine import network
-
-_FIGURES = pytest.StashKey[Figures]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """A place for figures."""
-    config.stash[_FIGURES] = Figures()
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what was measured."""
+    tell(terminalreporter)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell them."""
-    if noted := config.stash[_FIGURES].noted:
-        terminalreporter.section("measured")
-        for figure in noted:
-            terminalreporter.write_line(f"{figure.story}: {figure.text}")
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Where a story notes what it measured."""
+    return Figures(request.node)
 
 
 @pytest.fixture(scope="session")
-def figures(pytestconfig: pytest.Config) -> Figures:
-    """Where stories note what they measured."""
-    return pytestconfig.stash[_FIGURES]
-
-
-@pytest.fixture(scope="session")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """The cluster that E2E_KUBECONFIG names, or two emulated nodes."""
-    if named := os.environ.get("E2E_KUBECONFIG"):
-        yield ground_of(Path(named))
-    elif network.inside():
-        emulated = Emulated(tmp_path_factory.mktemp("emulated"))
-        yield emulated.ground
-        emulated.close()
-    else:
+def ground() -> Ground:
+    """The cluster that E2E_KUBECONFIG names. Where stories are told side by side, each process has one of its nodes."""
+    named = os.environ.get("E2E_KUBECONFIG")
+    if not named:
         pytest.fail("there is no cluster here: run these tests with make e2e")
+    found = ground_of(Path(named))
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return found
+    return replace(found, nodes=[found.nodes[int(worker.removeprefix("gw")) % len(found.nodes)]])
 
 
 @pytest.fixture(scope="session")

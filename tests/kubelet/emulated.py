@@ -10,10 +10,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.kubelet.cluster import Ground, eventually
+from tests.kubelet.cluster import eventually
 from tests.machine import network
 from tests.machine.machine import Machine, network_of
-from tests.machine.root import BRIDGE_IMAGE, disk
+from tests.machine.root import disk
 from tests.rig.build import binary
 from tests.rig.control_plane import ControlPlane
 
@@ -25,7 +25,7 @@ _BOOT_S = 180
 
 
 class Emulated:
-    """Starts it, in the network namespace of `tests.machine.network`; `ground` is set when both nodes are ready.
+    """Starts it, in the network namespace of `tests.machine.network`, and returns when both nodes are ready.
 
     Of the second node the CPU manager is static, which is of no effect but on Guaranteed pods.
     """
@@ -47,7 +47,11 @@ class Emulated:
             for machine in self.machines:
                 eventually(f"{machine.name} is ready", partial(self._ready, machine), _BOOT_S)
             self._started = started.pop_all()
-        self.ground = Ground(self.control_plane.kubeconfig("admin"), BRIDGE_IMAGE, NODES, STATIC, reaches_pods=True)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of somebody who may do everything."""
+        return self.control_plane.kubeconfig("admin")
 
     def close(self) -> None:
         """Stop everything, etcd last."""
