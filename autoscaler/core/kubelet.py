@@ -89,10 +89,21 @@ def actual(container: Container) -> ResourceList:
 def reserved(pod: Pod) -> ResourceList:
     """What the scheduler keeps for a pod: the largest of desired, allocated and actual."""
     sums = [footprint(pod, amounts) for amounts in (desired, allocated, actual)]
-    return ResourceList(
-        Millicores(max(s.cpu or 0 for s in sums)),
-        Bytes(max(s.memory or 0 for s in sums)),
-    )
+    return _with_overhead_again(pod, max(one.cpu or 0 for one in sums), max(one.memory or 0 for one in sums))
+
+
+def counted(pod: Pod) -> ResourceList:
+    """What a pod takes of its node in its kubelet's eyes when another one asks for room: what is allocated, and CPU
+    that is still in force. Its wishes and its usage play no part."""
+    granted, in_force = footprint(pod, allocated), footprint(pod, actual)
+    return _with_overhead_again(pod, max(granted.cpu or 0, in_force.cpu or 0), granted.memory or 0)
+
+
+def _with_overhead_again(pod: Pod, cpu: int, memory: int) -> ResourceList:
+    """Sums of the whole pod, where its kubelet reports them, hold the overhead; a scheduler and a kubelet that read
+    them add it once more (k8s.io/component-helpers/resource, PodRequests with UseStatusResources; seen on 1.37.2)."""
+    again = pod.overhead if pod.sums_reported else ResourceList()
+    return ResourceList(Millicores(cpu + (again.cpu or 0)), Bytes(memory + (again.memory or 0)))
 
 
 def proposed_footprint(pod: Pod, proposed: Mapping[str, Resources]) -> ResourceList:
@@ -115,11 +126,11 @@ def holds_room(pod: Pod) -> bool:
 
 
 def allocated_on(pods: Iterable[Pod]) -> ResourceList:
-    """Σ allocated of the pods of one node, as its kubelet counts it: pending wishes and usage play no part."""
+    """Σ of what the pods of one node take of it, as its kubelet counts it."""
     cpu = memory = 0
     for pod in pods:
         if holds_room(pod):
-            taken = footprint(pod, allocated)
+            taken = counted(pod)
             cpu, memory = cpu + (taken.cpu or 0), memory + (taken.memory or 0)
     return ResourceList(Millicores(cpu), Bytes(memory))
 

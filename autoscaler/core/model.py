@@ -159,7 +159,8 @@ class Pod:
     `annotations`: those under `ANNOTATION_PREFIX`, with which people speak to this program, and those by which others
     say that a pod must not be moved. `ready`: condition Ready; `ready_changed_at`: since when it is as it is. `owner`:
     the direct controller, "Kind/name". `disrupted`: condition DisruptionTarget, by whoever it was. `unscheduled`: why
-    the scheduler finds no node for it. `gone_by`: when one that is being deleted should have stopped.
+    the scheduler finds no node for it. `gone_by`: when one that is being deleted should have stopped. `sums_reported`:
+    its kubelet reports what is allocated to the pod as a whole, too.
     """
 
     namespace: str
@@ -182,6 +183,7 @@ class Pod:
     containers: tuple[Container, ...] = ()
     pod_level: Resources | None = None
     overhead: ResourceList = ResourceList()
+    sums_reported: bool = False
     asks: tuple[Ask, ...] = ()
     gated: str | None = None  # what marks it as another quota system's, in words
     owner: str | None = None

@@ -34,7 +34,7 @@ class Rooms:
 
     def others(self, pod: Pod) -> ResourceList:
         """Σ allocated of the other pods on a pod's node, with what has been granted to them."""
-        own, room = kubelet.footprint(pod, kubelet.allocated), self._room(pod.node or "")
+        own, room = kubelet.counted(pod), self._room(pod.node or "")
         if (promised := room.promised.get(pod.ref)) is not None:
             own = _sum(own, promised)
         return ResourceList(

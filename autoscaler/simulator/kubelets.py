@@ -13,6 +13,7 @@ from functools import partial
 
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.kubelet import (
+    FINISHED_PHASES,
     Answer,
     Verdict,
     admit,
@@ -150,6 +151,8 @@ class Kubelets:
         pod = self._state.pod(ref, uid)
         if pod is None or pod.generation != generation or pod.node not in self._state.nodes or pod.deleting:
             return
+        if pod.phase in FINISHED_PHASES:
+            return  # its kubelet is done with it
         others = allocated_on(other for other in self._state.pods_on(pod.node) if other.ref != ref)
         static = frozenset({Resource.CPU} if pod.node in self.static_cpu else ())
         answer = admit(pod, self._state.nodes[pod.node], others, static)
@@ -263,7 +266,7 @@ def _started(pod: Pod, at: datetime) -> Pod:
         )
         for c in pod.containers
     )
-    return replace(pod, containers=containers, observed_generation=pod.generation)
+    return replace(pod, containers=containers, observed_generation=pod.generation, sums_reported=True)
 
 
 def _runs(pod: Pod) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from autoscaler.core.kubelet import (
     admit,
     allocated,
     allocated_on,
+    counted,
     desired,
     footprint,
     holds_room,
@@ -85,6 +87,22 @@ def test_mig_04_a_pending_decrease_still_takes_its_room() -> None:
 def test_reserved_is_the_largest_of_each_resource() -> None:
     moving = pod(container(sizes("3", "1Gi"), allocated=amounts("1", "2Gi"), actual=sizes("2", "3Gi")))
     assert reserved(moving) == amounts("3", "3Gi")
+
+
+def test_cpu_that_is_still_in_force_counts_and_memory_does_not() -> None:
+    shrinking = pod(container(sizes("1", "1Gi"), allocated=amounts("1", "1Gi"), actual=sizes("2", "2Gi")))
+    assert counted(shrinking) == amounts("2", "1Gi")
+    growing = pod(container(sizes("2", "2Gi"), allocated=amounts("2", "2Gi"), actual=sizes("1", "1Gi")))
+    assert counted(growing) == allocated_on([growing]) == amounts("2", "2Gi")
+    wishing = pod(container(sizes("2", "2Gi"), allocated=amounts("1", "1Gi"), actual=sizes("1", "1Gi")))
+    assert counted(wishing) == amounts("1", "1Gi")
+
+
+def test_overhead_counts_twice_once_a_kubelet_reports_sums() -> None:
+    heavy = pod(cpu("1"), overhead=amounts("50m", "8Mi"), sums_reported=True)
+    assert counted(heavy) == reserved(heavy) == amounts("1100m", "17Mi")
+    assert footprint(heavy, desired) == amounts("1050m", "9Mi")
+    assert counted(replace(heavy, sums_reported=False)) == amounts("1050m", "9Mi")
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

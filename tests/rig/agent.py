@@ -285,6 +285,8 @@ class Agent:
             record.progressing = replace(record.progressing, error=error, since=since, tried_at=now)
             self._actuate_later(record, _ERROR_RETRY_S)
         await self._write(record)
+        if error is None:
+            await self._retry(record.node)  # CPU that was in force until now may be what another pod waits for
 
     async def _write(self, record: PodRecord) -> None:
         patch = record.status_patch()

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autoscaler.adapters.kubernetes.wire import decode_pod
-from autoscaler.core.kubelet import Answer, restarts
-from autoscaler.core.model import Container, ContainerKind, Pod, Resource, ResourceList, Resources
+from autoscaler.core.kubelet import Answer, actual, allocated, footprint, restarts
+from autoscaler.core.model import Container, ContainerKind, Pod, QoSClass, Resource, ResourceList, Resources
 from autoscaler.core.resize import IN_PROGRESS, PENDING
 from tests.rig.usage import Meter
 
@@ -153,6 +153,12 @@ class PodRecord:
         }
         if init:
             status["initContainerStatuses"] = init
+        seen = self.view()
+        if self.pod.qos_class is not QoSClass.BEST_EFFORT:
+            granted, in_force = footprint(seen, allocated), footprint(seen, actual)
+            status["allocatedResources"] = _quantities(granted, {})
+            # of memory there is nothing in force by which a request could be told
+            status["resources"] = {"requests": _quantities(granted.with_amount(Resource.CPU, in_force.cpu), {})}
         return {"metadata": {"uid": self.pod.uid}, "status": status}
 
     def _conditions(self) -> list[Json]:

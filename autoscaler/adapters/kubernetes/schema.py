@@ -235,6 +235,7 @@ class PodStatus(Wire):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, str] | None = None  # of the whole pod
 
 
 class Pod(Object):

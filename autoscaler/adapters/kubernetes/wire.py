@@ -152,6 +152,7 @@ def _pod(wire: schema.Pod) -> Pod:
         containers=_containers(spec, status),
         pod_level=_pod_level(spec.resources),
         overhead=amounts_among(spec.overhead),
+        sums_reported=bool(status.allocated_resources),
         asks=tuple(
             Ask(intern(entry.manager), at)
             for entry in meta.managed_fields or ()

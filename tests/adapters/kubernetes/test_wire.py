@@ -211,6 +211,9 @@ def test_deletion_priority_overhead_and_pod_level_resources_are_read() -> None:
     assert (read.deleting, read.priority, read.overhead) == (True, 7, amounts(250))
     assert read.pod_level == Resources(amounts(), amounts(memory=2 << 30))
     assert decoded(pod()).pod_level is None
+    assert not read.sums_reported
+    item["status"]["allocatedResources"] = {"cpu": "1250m"}
+    assert decoded(item).sums_reported
 
 
 def test_an_unknown_qos_class_leaves_the_pod_in_the_snapshot_and_untouched() -> None:
