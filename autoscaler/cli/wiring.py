@@ -18,6 +18,7 @@ from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, find_credentials
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
+from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
@@ -149,15 +150,17 @@ class RealWiring:
         policies.load()
         if settings.prometheus_url is None:
             raise Refused([Fault("--prometheus-url", 0, "", "not given; write it like http://prometheus:9090")])
-        connection = await Connection.open(_credentials(settings))
+        connection = await Connection.open(credentials_of(settings))
         try:
             clock = RealClock(settings.interval, connection.now)
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                url = settings.prometheus_url
-                metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
-                sessions = PodSessions(url, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told)
+                prometheus = Access(settings.prometheus_url)
+                metrics = PrometheusMetrics(prometheus, now=connection.now, first_known=clock.tick)
+                sessions = PodSessions(
+                    prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
+                )
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
@@ -180,10 +183,8 @@ class RealWiring:
         if not settings.leader_elect:
             yield Unchallenged()
             return
-        credentials = _credentials(settings)
-        namespace = settings.lease_namespace
-        if namespace is None:
-            namespace = credentials.namespace() if isinstance(credentials, InCluster) else LEASE_NAMESPACE
+        credentials = credentials_of(settings)
+        namespace = lease_namespace_of(settings, credentials)
         # a connection of its own: a list of 5,000 pods must not delay a renewal
         connection = await Connection.open(credentials)
         try:
@@ -204,8 +205,16 @@ class Unchallenged(Alone):
         await asyncio.Event().wait()
 
 
-def _credentials(settings: Settings) -> Credentials:
+def credentials_of(settings: Settings) -> Credentials:
+    """As whom to talk to which API server. Raises `BadConfiguration`."""
     return find_credentials(None if settings.kubeconfig is None else str(settings.kubeconfig), settings.context)
+
+
+def lease_namespace_of(settings: Settings, credentials: Credentials) -> str:
+    """Where the leader's Lease is. Raises `BadConfiguration`."""
+    if settings.lease_namespace is not None:
+        return settings.lease_namespace
+    return credentials.namespace() if isinstance(credentials, InCluster) else LEASE_NAMESPACE
 
 
 def _events_of(connection: Connection) -> EventJournal:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import Series
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.history import ContainerRef, History, advance
 from autoscaler.core.model import PodRef, Resource

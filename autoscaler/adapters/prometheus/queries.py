@@ -1,7 +1,8 @@
 """The PromQL that is asked for. Pure text.
 
 Shape of the queries: filters drop pod cgroups and pause containers, `max by` collapses duplicates (two scrape jobs, an
-HA pair, kubelet and cAdvisor exporting the same names), so that nothing is counted twice.
+HA pair, kubelet and cAdvisor exporting the same names, nested cgroups), so that nothing is counted twice. What tells
+copies apart (`image`, `id`, `name`, replica labels) is never required, as it is often dropped.
 """
 
 from __future__ import annotations
@@ -10,56 +11,74 @@ import json
 import re
 from collections.abc import Collection, Mapping
 
-CPU = "container_cpu_usage_seconds_total"  # counter, core-seconds (kubelet /metrics/cadvisor and /metrics/resource)
-MEMORY = "container_memory_working_set_bytes"  # gauge, bytes
-IN_USE = "container_memory_usage_bytes"  # gauge, bytes, page cache included (kubelet /metrics/cadvisor alone)
+from autoscaler.adapters.prometheus.layout import Layout
 
-_BY = "namespace, pod, container"
 _RE2_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OF_A_CGROUP = "id, name, image"
+"""Labels by which cAdvisor tells the cgroups of one container apart: nested ones, and those before a restart."""
 
 
-def selector(namespaces: Collection[str], pods: Collection[str] = ()) -> str:
+def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] = ()) -> str:
     """The label matchers for containers in these namespaces; without pods: all of them."""
-    matchers = [f"namespace=~{_one_of(namespaces)}"]
+    names = layout.names
+    matchers = [f"{names.namespace}=~{one_of(namespaces)}"]
     if pods:
-        matchers.append(f"pod=~{_one_of(pods)}")
-    return ",".join((*matchers, 'container!=""', 'container!="POD"'))
+        matchers.append(f"{names.pod}=~{one_of(pods)}")
+    matchers += (f'{names.container}!=""', f'{names.container}!="POD"', *layout.all_matchers)
+    return ",".join(matchers)
 
 
-def cpu(matchers: str, rate_window_s: int) -> str:
+def cpu(layout: Layout, matchers: str, rate_window_s: int) -> str:
     """Cores used by each container: the mean over the window that ends at the instant asked for."""
-    return f"max by ({_BY}) (sum without (cpu) (rate({CPU}{{{matchers}}}[{rate_window_s}s])))"
+    return f"max by ({_by(layout)}) ({_cores(layout, matchers, rate_window_s)})"
 
 
-def memory(matchers: str, step_s: int) -> str:
+def memory(layout: Layout, matchers: str, step_s: int) -> str:
     """Working set of each container in bytes: the maximum since the previous step."""
-    return f"max by ({_BY}) (max_over_time({MEMORY}{{{matchers}}}[{step_s}s]))"
+    return f"max by ({_by(layout)}) (max_over_time({layout.memory}{{{matchers}}}[{step_s}s]))"
 
 
-def in_use(matchers: str, range_s: int) -> str:
+def in_use(layout: Layout, matchers: str, range_s: int) -> str:
     """Memory of each container with page cache, in bytes: the greatest of its newest samples."""
-    return f"max by ({_BY}) (max_over_time({IN_USE}{{{matchers}}}[{range_s}s]))"
+    return f"max by ({_by(layout)}) (max_over_time({layout.in_use}{{{matchers}}}[{range_s}s]))"
 
 
-def newest_series(matchers: str) -> str:
+def newest_series(layout: Layout, matchers: str) -> str:
     """The memory series that was scraped last; its value is the unix time of that scrape."""
-    return f"topk(1, timestamp({MEMORY}{{{matchers}}}))"
+    return f"topk(1, timestamp({layout.memory}{{{matchers}}}))"
 
 
-def raw_samples(labels: Mapping[str, str], range_s: int) -> str:
+def raw_samples(layout: Layout, labels: Mapping[str, str], range_s: int) -> str:
     """The samples of the memory series with these labels, as they were scraped.
 
     Labels whose names need the quoting of Prometheus 3 are left out: older servers would refuse the query.
     """
-    matchers = (f"{name}={_quote(value)}" for name, value in sorted(labels.items()) if _LABEL_NAME.fullmatch(name))
-    return f"{MEMORY}{{{','.join(matchers)}}}[{range_s}s]"
+    matchers = (f"{name}={quoted(value)}" for name, value in sorted(labels.items()) if _LABEL_NAME.fullmatch(name))
+    return f"{layout.memory}{{{','.join(matchers)}}}[{range_s}s]"
 
 
-def _one_of(values: Collection[str]) -> str:
-    return _quote("|".join(_RE2_SPECIAL.sub(r"\\\g<0>", value) for value in sorted(values)))
+def clusters(layout: Layout, matchers: str) -> str:
+    """How many memory series each pod has now, in each cluster as far as labels tell."""
+    names = layout.names
+    by = ", ".join(dict.fromkeys((*layout.cluster_labels, names.namespace, names.pod)))
+    return f"count by ({by}) ({layout.memory}{{{matchers}}})"
 
 
-def _quote(text: str) -> str:
+def one_of(values: Collection[str]) -> str:
+    """A quoted regular expression that matches these values and nothing else."""
+    return quoted("|".join(_RE2_SPECIAL.sub(r"\\\g<0>", value) for value in sorted(values)))
+
+
+def quoted(text: str) -> str:
+    """The text as a PromQL string."""
     # PromQL reads double-quoted strings by Go's rules, of which JSON's escapes are a part
     return json.dumps(text, ensure_ascii=False)
+
+
+def _by(layout: Layout) -> str:
+    return ", ".join(layout.names)
+
+
+def _cores(layout: Layout, matchers: str, window_s: int) -> str:
+    return f"sum without (cpu) (rate({layout.cpu}{{{matchers}}}[{window_s}s]))"

@@ -21,8 +21,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
-from autoscaler.adapters.prometheus.session import ANSWER_TIMEOUT_S, MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
@@ -114,13 +116,12 @@ class PrometheusMetrics:
 
     def __init__(
         self,
-        url: str,
+        access: Access,
         *,
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
-        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        self._api = PrometheusApi(url, timeout_s=timeout_s)
+        self._api = PrometheusApi(access)
         self._now = now
         self._first_known = first_known
         self._folding: list[float] = []

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.policy import Policy
@@ -52,7 +54,7 @@ def labels_of(container: ContainerRef, **more: str) -> dict[str, str]:
 
 
 async def measure(prometheus: PrometheusServer, wanted: Mapping[ContainerRef, Policy]) -> Measurements:
-    metrics = PrometheusMetrics(prometheus.url, now=lambda: datetime.now(UTC))
+    metrics = PrometheusMetrics(Access(prometheus.url), now=lambda: datetime.now(UTC))
     metrics.follow(wanted)
     measured = await metrics.measure_once()
     metrics.close()
@@ -131,7 +133,7 @@ def test_restart_is_live(prometheus: PrometheusServer) -> None:
     grid = Grid(60, 60 * 4321, fine=1200)
     assert grid.block == 300
     end = int(time.time()) // 60 * 60 - 180
-    api = PrometheusApi(prometheus.url)
+    api = PrometheusApi(Access(prometheus.url))
     live, after = None, None
     for until in range(end - 3600, end + 1, 60):
         live, after = folded(api, container, live, after, until, grid), until
@@ -147,7 +149,7 @@ def test_restart_is_live(prometheus: PrometheusServer) -> None:
 
 
 def test_refusals_are_those_that_are_expected(prometheus: PrometheusServer) -> None:
-    api = PrometheusApi(prometheus.url)
+    api = PrometheusApi(Access(prometheus.url))
     with pytest.raises(MetricsError) as caught:
         api.range("vector(1)", Span(0, 60 * 11_001, 60))
     assert (caught.value.status, caught.value.error_type, caught.value.too_much) == (400, "bad_data", True)
@@ -157,7 +159,7 @@ def test_refusals_are_those_that_are_expected(prometheus: PrometheusServer) -> N
     assert not caught.value.too_much
     assert not caught.value.passing
     with pytest.raises(MetricsError, match="wrong path"):
-        PrometheusApi(f"{prometheus.url}/elsewhere").server_time()
+        PrometheusApi(Access(f"{prometheus.url}/elsewhere")).server_time()
     assert abs(api.server_time() - time.time()) < 5
     api.close()
 

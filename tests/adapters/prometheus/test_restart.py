@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import Series
 from autoscaler.core.history import ContainerRef, History
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender

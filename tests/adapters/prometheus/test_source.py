@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
@@ -71,7 +72,7 @@ async def measuring(
     first_known: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[PrometheusMetrics]:
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: server.clock, first_known=first_known, timeout_s=timeout_s)
+        metrics = PrometheusMetrics(Access(url, timeout_s=timeout_s), now=lambda: server.clock, first_known=first_known)
         metrics.follow(wanted)
         yield metrics
         metrics.close()
@@ -307,7 +308,9 @@ async def test_many_pods_are_asked_for_by_their_namespaces_alone() -> None:
 async def test_nobody_listens() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        metrics = PrometheusMetrics(f"http://127.0.0.1:{unused.getsockname()[1]}", now=lambda: datetime.now(UTC))
+        metrics = PrometheusMetrics(
+            Access(f"http://127.0.0.1:{unused.getsockname()[1]}"), now=lambda: datetime.now(UTC)
+        )
         metrics.follow({ref("a"): POLICY})
         measured = await metrics.measure_once()
     assert "Connection refused" in gap(measured, ref("a")).detail
@@ -445,7 +448,7 @@ async def test_a_clock_that_was_set_back_starts_anew() -> None:
     server = fake("a")
     server.now += 36_000
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: datetime.fromtimestamp(NOW, UTC))
+        metrics = PrometheusMetrics(Access(url), now=lambda: datetime.fromtimestamp(NOW, UTC))
         metrics.follow({ref("a"): POLICY})
         assert history(await metrics.measure_once(), ref("a")).newest_at == END + 36_000
         server.now = NOW
@@ -458,7 +461,7 @@ async def test_a_clock_that_was_set_back_starts_anew() -> None:
 async def test_prometheus_clock_wins_when_it_differs(ahead: int) -> None:
     server = fake("a")
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: server.clock - timedelta(seconds=ahead))
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock - timedelta(seconds=ahead))
         metrics.follow({ref("a"): POLICY})
         measured = await metrics.measure_once()
     differs = abs(ahead) > 30
