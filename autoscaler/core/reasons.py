@@ -354,6 +354,12 @@ class Reason(StrEnum):
     NOT_MEASURED_YET = "NotMeasuredYet", "The container was seen a short time ago; its history is being read."
     NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
     STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
+    CLUSTER_AMBIGUOUS = (
+        "ClusterAmbiguous",
+        "Prometheus has series of these pods from several clusters, and is not told which one is this one.",
+        "Set prometheus.layout.clusterMatcher, like clusterMatcher: 'cluster=\"eu\"'; the detail names the clusters.",
+        _NOTIFY,
+    )
     INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
 
     # the recommender did not answer

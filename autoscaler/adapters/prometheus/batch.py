@@ -15,6 +15,7 @@ import numpy as np
 
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.answers import Series
+from autoscaler.adapters.prometheus.layout import Layout, Names
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.history import ContainerRef, History, advance
@@ -44,7 +45,12 @@ class Batch:
     """The members' missing samples: for each span, CPU and memory as arrays of one row a container."""
 
     def __init__(
-        self, members: Mapping[ContainerRef, Member], grid: Grid, rate_window_s: int, wanted: tuple[Span, ...]
+        self,
+        members: Mapping[ContainerRef, Member],
+        grid: Grid,
+        rate_window_s: int,
+        wanted: tuple[Span, ...],
+        layout: Layout,
     ) -> None:
         self.members = members
         self.spans = wanted
@@ -52,10 +58,8 @@ class Batch:
         self._rate_window_s = rate_window_s
         self._row = {container: row for row, container in enumerate(members)}
         self._tables: list[dict[Resource, np.ndarray[Any, np.dtype[np.float32]]]] = []
-        pods = {container.pod for container in members}
-        self._matchers = queries.selector(
-            {container.namespace for container in members}, pods if len(pods) <= ranges.MOST_PODS else ()
-        )
+        self._layout = layout
+        self._matchers = queries.of_pods(layout, {container.pod_ref for container in members})
 
     def chunks(self, most_points: int) -> tuple[Chunk, ...]:
         """The requests that it takes, oldest first."""
@@ -69,8 +73,8 @@ class Batch:
     def query(self, chunk: Chunk) -> str:
         """The PromQL of a request."""
         if chunk.resource is Resource.CPU:
-            return queries.cpu(self._matchers, self._rate_window_s)
-        return queries.memory(self._matchers, chunk.span.step)
+            return queries.cpu(self._layout, self._matchers, self._rate_window_s)
+        return queries.memory(self._layout, self._matchers, chunk.span.step)
 
     def open(self) -> None:
         """Set the arrays up; nothing is known yet."""
@@ -82,7 +86,7 @@ class Batch:
         span = self.spans[chunk.table]
         table, most = self._tables[chunk.table][chunk.resource], _HIGHEST[chunk.resource]
         for series in answer:
-            row = self._row.get(_container(series))
+            row = self._row.get(_container(series, self._layout.names))
             if row is None:
                 continue
             column = np.rint((series.at - span.first) / span.step)
@@ -104,17 +108,16 @@ class Batch:
         return folded
 
 
-def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef]) -> Mapping[ContainerRef, Bytes]:
+def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef], names: Names) -> Mapping[ContainerRef, Bytes]:
     """The bytes of an instant query, of all containers of these pods. Values that no usage has are left out."""
     found: dict[ContainerRef, Bytes] = {}
     for series in answer:
-        container = _container(series)
+        container = _container(series, names)
         value = float(series.values[-1]) if len(series.values) else -1.0
         if container.pod_ref in pods and 0 <= value <= _HIGHEST[Resource.MEMORY]:  # NaN compares false
             found[container] = Bytes(int(value))
     return MappingProxyType(found)
 
 
-def _container(series: Series) -> ContainerRef:
-    labels = series.labels
-    return ContainerRef(labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))
+def _container(series: Series, names: Names) -> ContainerRef:
+    return ContainerRef(*(series.labels.get(name, "") for name in names))

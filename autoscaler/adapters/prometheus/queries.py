@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 
+from autoscaler.adapters.prometheus import ranges
 from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.core.model import PodRef
 
 _RE2_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -27,6 +30,12 @@ def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] 
         matchers.append(f"{names.pod}=~{one_of(pods)}")
     matchers += (f'{names.container}!=""', f'{names.container}!="POD"', *layout.all_matchers)
     return ",".join(matchers)
+
+
+def of_pods(layout: Layout, pods: AbstractSet[PodRef]) -> str:
+    """The label matchers for these pods; of many, for their whole namespaces."""
+    names = {pod.name for pod in pods}
+    return selector(layout, {pod.namespace for pod in pods}, names if len(names) <= ranges.MOST_PODS else ())
 
 
 def cpu(layout: Layout, matchers: str, rate_window_s: int) -> str:
@@ -54,7 +63,8 @@ def raw_samples(layout: Layout, labels: Mapping[str, str], range_s: int) -> str:
 
     Labels whose names need the quoting of Prometheus 3 are left out: older servers would refuse the query.
     """
-    matchers = (f"{name}={quoted(value)}" for name, value in sorted(labels.items()) if _LABEL_NAME.fullmatch(name))
+    named = sorted((name, value) for name, value in labels.items() if _LABEL_NAME.fullmatch(name))
+    matchers = (f"{name}={quoted(value)}" for name, value in named if name != "__name__")
     return f"{layout.memory}{{{','.join(matchers)}}}[{range_s}s]"
 
 

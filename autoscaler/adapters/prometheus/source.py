@@ -18,13 +18,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.access import Access
-from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.session import PrometheusApi
+from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
@@ -42,9 +42,6 @@ _RETRY_PAUSE_S = 0.5
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
 _MOST_AHEAD_S = 60
-_UNKNOWN_SCRAPE_INTERVAL_S = 60
-_SCRAPE_INTERVAL_RANGE_S = 600  # of samples that are looked at to find it
-_SCRAPE_INTERVAL_VALID_S = 600.0
 _SCRAPES_NOW = 3  # as many scrapes count as "now", and no less than this:
 _SHORTEST_NOW_S = 60
 _SHORTEST_PAUSE_S = 1.0
@@ -117,6 +114,7 @@ class PrometheusMetrics:
     def __init__(
         self,
         access: Access,
+        layout: Layout = ANY,
         *,
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
@@ -132,8 +130,7 @@ class PrometheusMetrics:
         self._slots = asyncio.Semaphore(_THREADS)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._most_points = ranges.MOST_POINTS
-        self._scrape_interval_s = _UNKNOWN_SCRAPE_INTERVAL_S
-        self._scrape_interval_until = 0.0
+        self._survey = Survey(layout)
 
     def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
         """Measure these containers from now on; what is known of any other is dropped. Returns at once."""
@@ -192,19 +189,21 @@ class PrometheusMetrics:
             return _PAUSE_WITHOUT_DATA_S
         # never longer than a step: the measured instants may be by Prometheus' clock, which may differ
         longest = min(tracked.key.grid.step for tracked in self._tracked.values())
-        return max(0.0, min(min(until) + 2 * self._scrape_interval_s - self._now().timestamp(), longest))
+        return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
     async def _measure(self, cycle: _Cycle) -> None:
         self._most_points = min(ranges.MOST_POINTS, 2 * self._most_points)  # what was too much once may pass later
         measured_at = self._latest.measured_at
         try:
             now = await self._server_now(cycle)
+            await self._look_around(cycle)
         except MetricsError as error:
             self._fail(cycle, error, self._tracked)
         else:
-            await self._find_scrape_interval(cycle)
-            await self._measure_in_use(cycle)
-            work = list(self._missing(now))
+            work = []
+            if self._survey.usable or not self._survey.ambiguous:
+                await self._measure_in_use(cycle)
+                work = list(self._missing(now))
             cycle.requests = sum(len(item.chunks) for item in work)
             async with asyncio.TaskGroup() as tasks:
                 for item in work:
@@ -227,41 +226,43 @@ class PrometheusMetrics:
         cycle.problems[Problem(_SOURCE, "ClockSkew", detail)] = None
         return server
 
-    async def _find_scrape_interval(self, cycle: _Cycle) -> None:
-        """Read off the newest series how often it is scraped; how often is in no API."""
-        loop = asyncio.get_running_loop()
-        namespaces = {container.namespace for container in self._tracked}
-        if not namespaces or loop.time() < self._scrape_interval_until:
-            return
+    async def _look_around(self, cycle: _Cycle) -> None:
+        """Find out what is behind the endpoint, if it is time to. Raises `MetricsError` while nothing is known."""
+
+        async def ask(query: str) -> list[Series]:
+            answer = await self._call(self._api.instant, query)
+            self._note_partial(cycle, answer.missing)
+            return answer.result
+
+        pods = {container.pod_ref for container in self._tracked}
         try:
-            newest = await self._call(self._api.instant, queries.newest_series(queries.selector(namespaces)))
-            for series in newest.result[:1]:
-                query = queries.raw_samples(series.labels, _SCRAPE_INTERVAL_RANGE_S)
-                raw = await self._call(self._api.instant, query)
-                gaps = np.concatenate([np.diff(found.at) for found in raw.result] or [np.empty(0)])
-                gaps = gaps[(gaps > 0) & (gaps <= _SCRAPE_INTERVAL_RANGE_S)]
-                if len(gaps):
-                    self._scrape_interval_s = max(1, round(float(np.median(gaps))))
-                    self._scrape_interval_until = loop.time() + _SCRAPE_INTERVAL_VALID_S
+            changed = await self._survey.renew(ask, pods, asyncio.get_running_loop().time())
         except MetricsError as error:
+            if not self._survey.usable:
+                raise
             self._fail(cycle, error, {})
+            return
+        if changed:
+            # what was not found under other labels may be under these
+            for container, tracked in self._tracked.items():
+                if tracked.history is None:
+                    self._tracked[container] = replace(tracked, measured_until=None)
 
     async def _measure_in_use(self, cycle: _Cycle) -> None:
         """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
             return
-        names = {pod.name for pod in pods} if len(pods) <= ranges.MOST_PODS else ()
-        matchers = queries.selector({pod.namespace for pod in pods}, names)
+        layout = self._survey.layout
         # several scrapes: one alone may have been missed, and a sample that is older tells nothing of now
-        range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._scrape_interval_s)
+        range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._survey.scrape_interval_s)
         try:
-            answer = await self._call(self._api.instant, queries.in_use(matchers, range_s))
+            answer = await self._call(self._api.instant, queries.in_use(layout, queries.of_pods(layout, pods), range_s))
         except MetricsError as error:
             self._fail(cycle, error, {})
             return
         self._note_partial(cycle, answer.missing)
-        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods))
+        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
 
     def _missing(self, now: float) -> Iterator[_Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
@@ -273,13 +274,13 @@ class PrometheusMetrics:
             since = -1 if tracked.measured_until is None else tracked.measured_until
             groups[tracked.key.grid, tracked.key.rate_window_s, since].append(container)
         for (grid, rate_window_s, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
-            end = ranges.newest_instant(now, self._scrape_interval_s, grid.step)
+            end = ranges.newest_instant(now, self._survey.scrape_interval_s, grid.step)
             after = None if since < 0 else since
             spans = ranges.spans(after, end, grid)
             for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
                 tracked_part = {container: self._tracked[container] for container in part}
                 members = {c: Member(t.history, t.policy.recommender) for c, t in tracked_part.items()}
-                batch = Batch(members, grid, rate_window_s, spans)
+                batch = Batch(members, grid, rate_window_s, spans, self._survey.layout)
                 yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
@@ -354,7 +355,8 @@ class PrometheusMetrics:
             cycle.problems[problem] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
-        histories = {container: tracked.history or tracked.gap for container, tracked in self._tracked.items()}
+        doubt = self._survey.ambiguous
+        histories = {container: doubt or tracked.history or tracked.gap for container, tracked in self._tracked.items()}
         self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems, self._in_use)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
