@@ -18,11 +18,11 @@ from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, find_credentials
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
-from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
+from autoscaler.cli.access import access_of
 from autoscaler.core.history import Measurements
 from autoscaler.core.policy import Config
 from autoscaler.loop import Alone
@@ -30,7 +30,7 @@ from autoscaler.plugins import Catalog, discover
 from autoscaler.policystore import PolicyStore
 from autoscaler.ports import Clock, Cluster, Leadership, Metrics, Sessions, Unavailable
 from autoscaler.settings import Settings, load_settings
-from autoscaler.strictyaml import Fault, Refused
+from autoscaler.strictyaml import Refused
 
 if TYPE_CHECKING:
     from autoscaler.adapters.kubernetes.events import EventJournal
@@ -148,15 +148,13 @@ class RealWiring:
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
-        if settings.prometheus_url is None:
-            raise Refused([Fault("--prometheus-url", 0, "", "not given; write it like http://prometheus:9090")])
+        prometheus = access_of(settings.prometheus)
         connection = await Connection.open(credentials_of(settings))
         try:
             clock = RealClock(settings.interval, connection.now)
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                prometheus = Access(settings.prometheus_url)
                 metrics = PrometheusMetrics(prometheus, now=connection.now, first_known=clock.tick)
                 sessions = PodSessions(
                     prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
