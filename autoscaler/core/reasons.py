@@ -360,6 +360,18 @@ class Reason(StrEnum):
         "Set prometheus.layout.clusterMatcher, like clusterMatcher: 'cluster=\"eu\"'; the detail names the clusters.",
         _NOTIFY,
     )
+    AMBIGUOUS_SOURCE = (
+        "AmbiguousSource",
+        "Several scrape jobs have the container, and what they say of its usage differs by over a tenth.",
+        "Set prometheus.layout.matchers to choose one; the detail names them, and one that most containers have.",
+        _NOTIFY,
+    )
+    DUPLICATE_SERIES = (
+        "DuplicateSeries",
+        "Prometheus has the container several times, and what the copies say of its usage differs by over a tenth.",
+        "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
+        _NOTIFY,
+    )
     INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
 
     # the recommender did not answer

@@ -106,6 +106,29 @@ class Layout:
 ANY = Layout()
 """Of which everything is found out."""
 
+PRESETS: Mapping[str, Layout] = MappingProxyType(
+    {
+        # of the kubelet's two endpoints the one that has all three metrics (its ServiceMonitor sets both labels)
+        "kube-prometheus-stack": replace(
+            ANY, variants=VARIANTS[:1], matchers=('job="kubelet"', 'metrics_path="/metrics/cadvisor"')
+        ),
+        # replicas once; a store that is down is an error, not a gap; no downsampled data, which have lost their peaks
+        # (https://thanos.io/tip/components/query.md/)
+        "thanos": replace(
+            ANY,
+            params=MappingProxyType({"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}),
+        ),
+        "mimir": replace(ANY, cluster_labels=("cluster", "__tenant_id__")),
+        # with its cache it moves the instants of answers with 50 points or more
+        # (https://github.com/VictoriaMetrics/VictoriaMetrics/issues/563)
+        "victoriametrics": replace(ANY, params=MappingProxyType({"nocache": "1"})),
+        "amazon-managed-prometheus": ANY,
+        # a cluster's name is unique in its project and location alone
+        "google-managed-prometheus": replace(ANY, cluster_labels=("project_id", "location", "cluster")),
+    }
+)
+"""What shops run, by name. Limits that some have are kept to with all: whole seconds, and ranges of at most 31 days."""
+
 
 def checked_metric(name: str) -> str:
     """The name of a metric, as every Prometheus reads it. Raises `ValueError`."""

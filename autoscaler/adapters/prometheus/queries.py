@@ -75,6 +75,24 @@ def clusters(layout: Layout, matchers: str) -> str:
     return f"count by ({by}) ({layout.memory}{{{matchers}}})"
 
 
+def disputed_cores(layout: Layout, matchers: str, window_s: int, least: int) -> str:
+    """The means of CPU over a window, of containers of which copies differ by more than a tenth and 0.05 cores.
+
+    Copies are what scrape jobs and replicas make. Only those count that have at least so many samples in the window:
+    a mean over a part of it rightly differs.
+    """
+    whole = (
+        f"rate({layout.cpu}{{{matchers}}}[{window_s}s]) and count_over_time({layout.cpu}{{{matchers}}}[{window_s}s])"
+    )
+    return _disputed(layout, f"sum without (cpu) ({whole} >= {least})", "0.05")
+
+
+def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> str:
+    """The same of memory, where copies differ by more than a tenth and 16 MiB."""
+    series = f"{layout.memory}{{{matchers}}}[{window_s}s]"
+    return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
+
+
 def one_of(values: Collection[str]) -> str:
     """A quoted regular expression that matches these values and nothing else."""
     return quoted("|".join(_RE2_SPECIAL.sub(r"\\\g<0>", value) for value in sorted(values)))
@@ -88,6 +106,12 @@ def quoted(text: str) -> str:
 
 def _by(layout: Layout) -> str:
     return ", ".join(layout.names)
+
+
+def _disputed(layout: Layout, means: str, tolerance: str) -> str:
+    by = _by(layout)
+    copies = f"max without ({_OF_A_CGROUP}) ({means})"
+    return f"{copies} and on ({by}) (0.9 * max by ({by}) ({copies}) - {tolerance} > min by ({by}) ({copies}))"
 
 
 def _cores(layout: Layout, matchers: str, window_s: int) -> str:

@@ -10,6 +10,7 @@ from autoscaler.core.recommender import Grid
 
 MOST_POINTS = 100_000  # in one response: 3.5 MB of JSON, and a small fraction of --query.max-samples (50 million)
 MOST_STEPS = 11_000  # Prometheus refuses ranges with more
+MOST_RANGE_S = 31 * 86400  # Amazon's refuses ranges of more than 32 days
 MOST_PODS = 250  # named in one query: Prometheus looks up to 256 alternatives of a regex up in its index
 _MOST_CELLS = 2_000_000  # of one batch held in memory: 16 MB
 
@@ -57,8 +58,9 @@ def spans(after: int | None, end: int, grid: Grid) -> tuple[Span, ...]:
 
 
 def chunks(span: Span, series: int, most_points: int = MOST_POINTS) -> tuple[Span, ...]:
-    """The span in pieces of which each response holds at most so many points."""
-    return tuple(span.pieces(min(MOST_STEPS, max(1, most_points // max(1, series)))))
+    """The span in pieces of which each response holds at most so many points, over a range that no server refuses."""
+    most_steps = min(MOST_STEPS, MOST_RANGE_S // span.step)
+    return tuple(span.pieces(max(1, min(most_steps, most_points // max(1, series)))))
 
 
 def batches(containers: Sequence[ContainerRef], columns: int) -> Iterator[tuple[ContainerRef, ...]]:

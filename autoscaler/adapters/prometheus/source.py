@@ -8,7 +8,6 @@ worker threads; what is published is immutable. When Prometheus fails, the old h
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -23,6 +22,7 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
 from autoscaler.adapters.prometheus.layout import ANY, Layout
+from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
@@ -37,8 +37,6 @@ Progress = Callable[[int, int], None]  # requests done, requests in all; the lat
 
 _THREADS = 4
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
-_RETRIES = 2
-_RETRY_PAUSE_S = 0.5
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
 _MOST_AHEAD_S = 60
@@ -211,7 +209,7 @@ class PrometheusMetrics:
             measured_at = self._latest.measured_at if work else cycle.started_at
             if cycle.postponed:
                 self._fresh.set()
-        self._publish(measured_at, tuple(cycle.problems))
+        self._publish(measured_at, (*cycle.problems, *self._survey.notes))
         if cycle.first_known:
             self._first_known()
 
@@ -355,13 +353,16 @@ class PrometheusMetrics:
             cycle.problems[problem] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
-        doubt = self._survey.ambiguous
-        histories = {container: doubt or tracked.history or tracked.gap for container, tracked in self._tracked.items()}
+        doubt, doubts = self._survey.ambiguous, self._survey.disputed
+        histories = {
+            container: doubt or doubts.get(container) or tracked.history or tracked.gap
+            for container, tracked in self._tracked.items()
+        }
         self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems, self._in_use)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
-            return await in_thread(_retry, function, *args)
+            return await in_thread(retried, function, *args)
 
     def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
         """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
@@ -373,7 +374,7 @@ class PrometheusMetrics:
             points = len(span) * len(batch.members)
             if len(span) == 1 or points <= self._most_points:
                 try:
-                    answer = _retry(self._api.range, query, span)
+                    answer = retried(self._api.range, query, span)
                 except MetricsError as error:
                     if len(span) == 1 or not error.too_much:
                         raise
@@ -384,15 +385,3 @@ class PrometheusMetrics:
                     continue
             spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
         return missing
-
-
-def _retry(function: Callable[..., T], *args: object) -> T:
-    """Call up to three times while the failure may pass. What is too much at once is not repeated as it is."""
-    for attempt in range(_RETRIES):
-        try:
-            return function(*args)
-        except MetricsError as error:
-            if not error.passing or error.too_much:
-                raise
-        time.sleep(_RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 (jitter, not a secret)
-    return function(*args)

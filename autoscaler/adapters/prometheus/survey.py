@@ -7,8 +7,8 @@ never added to it, averaged with it, or taken for it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,10 +16,10 @@ from types import MappingProxyType
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries
-from autoscaler.adapters.prometheus.answers import Series
+from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.layout import Layout
-from autoscaler.core.history import Gap
-from autoscaler.core.model import PodRef
+from autoscaler.core.history import ContainerRef, Gap
+from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.reasons import Reason
 
 Ask = Callable[[str], Awaitable[list[Series]]]
@@ -29,14 +29,17 @@ VALID_S = 600.0
 """For how long what was found is believed."""
 
 _UNKNOWN_INTERVAL_S = 60
-_LOOK_BACK_S = 600  # of samples that are looked at to find the scrape interval
+_LOOK_BACK_S = 600  # of samples that are looked at
+_MOST_NAMED = 4
+_SOURCES = ("job", "metrics_path")  # who scraped what
 
 
 class Survey:
     """What is known of the endpoint.
 
     `layout`: what queries are built from; it leaves nothing open. `usable`: whether it is for one cluster.
-    `ambiguous`: why nothing that is read may be acted on, if so. `scrape_interval_s`: of the newest series.
+    `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
+    `scrape_interval_s`: of the newest series. `notes`: what is worth knowing.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -46,6 +49,8 @@ class Survey:
         self.layout = of_cluster(layout.labelled(layout.variants[0]), {})
         self.usable = False
         self.ambiguous: Gap | None = None
+        self.disputed: Mapping[ContainerRef, Gap] = MappingProxyType({})
+        self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
 
     async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float) -> bool:
@@ -65,8 +70,11 @@ class Survey:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
             self.layout, self.usable = of_cluster(found, self._cluster), True
+        self.notes = _exported(found) if series else ()
         if series:
             await self._find_scrape_interval(ask, pods)
+            if self.usable:
+                await self._find_disputes(ask, pods)
             self._valid_until = now_s + VALID_S
         return self.layout != before
 
@@ -89,6 +97,26 @@ class Survey:
             if len(gaps):
                 self.scrape_interval_s = max(1, round(float(np.median(gaps))))
 
+    async def _find_disputes(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
+        """Compare copies of series. The answers are empty where copies agree."""
+        used = await self._disputed(ask, queries.disputed_bytes, pods)
+        cores = await self._disputed(ask, queries.disputed_cores, pods)
+        disputes = {**disputes_in(used, self.layout, _mebibytes), **disputes_in(cores, self.layout, _cores)}
+        self.disputed = MappingProxyType(disputes)
+
+    async def _disputed(
+        self, ask: Ask, query: Callable[[Layout, str, int, int], str], pods: AbstractSet[PodRef]
+    ) -> list[Series]:
+        """What differs among these pods; asked in halves where it is too much at once."""
+        least = max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
+        try:
+            return await ask(query(self.layout, queries.of_pods(self.layout, pods), _LOOK_BACK_S, least))
+        except MetricsError as error:
+            if len(pods) == 1 or not error.too_much:
+                raise
+        some = frozenset(sorted(pods)[: len(pods) // 2])
+        return [*await self._disputed(ask, query, some), *await self._disputed(ask, query, pods - some)]
+
 
 def pod_of(series: Series, layout: Layout) -> PodRef:
     """Whose series it is."""
@@ -103,6 +131,57 @@ def clusters_of(answer: Iterable[Series], layout: Layout) -> Mapping[str, Abstra
             if value := series.labels.get(label):
                 found[label].add(value)
     return MappingProxyType(found)
+
+
+def disputes_in(answer: Iterable[Series], layout: Layout, shown: Callable[[float], str]) -> Mapping[ContainerRef, Gap]:
+    """Why containers with different copies of a series may not be acted on.
+
+    Names the labels that tell the copies apart, and the one of them to choose: what most of these containers have.
+    """
+    copies: dict[ContainerRef, list[Series]] = defaultdict(list)
+    for series in answer:
+        copies[ContainerRef(*(series.labels.get(name, "") for name in layout.names))].append(series)
+    differing = {container: _told_apart_by(of_one) for container, of_one in copies.items()}
+    votes = Counter(_value(one, differing[whose]) for whose, of_one in copies.items() for one in of_one)
+    found = {}
+    for container, of_one in copies.items():
+        label = differing[container]
+        # the most usual first; the alphabet decides between equals, so that it is the same one each time
+        of_one.sort(key=lambda one: (-votes[_value(one, label)], _value(one, label)))
+        says = " and ".join(f"{_value(one, label)} says {shown(float(one.values[-1]))}" for one in of_one[:_MOST_NAMED])
+        reason = Reason.AMBIGUOUS_SOURCE if label in _SOURCES else Reason.DUPLICATE_SERIES
+        found[container] = Gap(
+            reason, f"{says}; choose in prometheus.layout.matchers, like matchers: '{_value(of_one[0], label)}'"
+        )
+    return found
+
+
+def _told_apart_by(copies: Sequence[Series]) -> str:
+    """The label to name: of those by which copies differ a usual one, else the first of the alphabet."""
+    labels = sorted({name for one in copies for name in one.labels})
+    differing = [name for name in labels if len({one.labels.get(name) for one in copies}) > 1]
+    return next((name for name in _SOURCES if name in differing), differing[0] if differing else "instance")
+
+
+def _value(series: Series, label: str) -> str:
+    return f"{label}={queries.quoted(series.labels.get(label, ''))}"
+
+
+def _cores(value: float) -> str:
+    return f"{value:.2f} cores"
+
+
+def _mebibytes(value: float) -> str:
+    return f"{value / 2**20:.0f} MiB"
+
+
+def _exported(layout: Layout) -> tuple[Problem, ...]:
+    """A note where Prometheus was not told to honour the labels of what it scrapes."""
+    if layout.names.namespace != "exported_namespace":
+        return ()
+    labels = ", ".join(layout.names)
+    detail = f"usage is read by the labels {labels}: its scrapes do not honour labels (honorLabels: true would)"
+    return (Problem("Prometheus", "ExportedLabels", detail),)
 
 
 def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:

@@ -1,66 +1,22 @@
 """Several clusters behind one endpoint: against a real Prometheus 3."""
 
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import numpy as np
 import pytest
 
 from autoscaler.adapters.prometheus.access import Access
-from autoscaler.adapters.prometheus.layout import ANY, CPU, IN_USE, MEMORY, Layout
+from autoscaler.adapters.prometheus.layout import ANY
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements
-from autoscaler.core.policy import Policy
+from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
-from tests.rig.prometheus_server import PrometheusServer, Series
+from autoscaler.core.recommender import Grid
+from tests.adapters.prometheus.written import GIB, POLICY, assert_uses, measure, usage
+from tests.rig.prometheus_server import PrometheusServer
 
 pytestmark = pytest.mark.rig
 
-SCRAPE_S = 15
-GIB = 2.0**30
-
-
-class Window(WindowRecommender):
-    name = "window"
-    Parameters = dict
-
-    def recommend(self, state: Samples, situation: Situation) -> Target:
-        return Target(None, None)
-
-
-POLICY = Policy("p", Window({}), grid=Grid(60, 600))
 EU = replace(ANY, matchers=('cluster="eu"',), cluster_labels=())
-
-
-def usage(container: ContainerRef, cores: float, memory: float, **labels: str) -> list[Series]:
-    """Twenty minutes of all three signals up to now."""
-    newest = int(time.time()) // SCRAPE_S * SCRAPE_S - 2
-    at = range(newest - 1200, newest + 1, SCRAPE_S)
-    whose = {**container._asdict(), **labels}
-    return [
-        ({"__name__": CPU, **whose}, [(t, cores * (t - at[0])) for t in at]),
-        ({"__name__": MEMORY, **whose}, [(t, memory) for t in at]),
-        ({"__name__": IN_USE, **whose}, [(t, memory) for t in at]),
-    ]
-
-
-async def measure(url: str, wanted: Mapping[ContainerRef, Policy], layout: Layout = ANY) -> Measurements:
-    metrics = PrometheusMetrics(Access(url), layout, now=lambda: datetime.now(UTC))
-    metrics.follow(wanted)
-    measured = await metrics.measure_once()
-    metrics.close()
-    return measured
-
-
-def assert_uses(measured: Measurements, container: ContainerRef, cores: float, memory: float) -> None:
-    found = measured.of(container)
-    assert isinstance(found, History), found
-    np.testing.assert_allclose(found.state.cpu[-5:], cores, rtol=1e-5)
-    np.testing.assert_allclose(found.state.memory[-5:], memory, rtol=1e-5)
-    assert measured.in_use.of[container] == memory
 
 
 async def test_ser_09_two_clusters_hold_until_one_is_named(prometheus: PrometheusServer) -> None:
