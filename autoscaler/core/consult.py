@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,7 @@ def consult(
                 grid.step,
                 grid.block,
                 container.last_terminated,
+                _own_from(candidate.pod, candidate.policy),
             )
             groups[id(recommender)].append((candidate, container, situation))
     patience = config.recommender_patience.total_seconds()
@@ -71,6 +73,15 @@ def consult(
             elif candidate.hold is None:
                 hold = _abstained(answer) if isinstance(answer, Abstain) else answer
                 candidate.hold = Hold(hold.reason, f"container {container.name}: {hold.detail}")
+
+
+def _own_from(pod: Pod, policy: Policy) -> int:
+    """When the first sample ends that no pod of the same name before this one had a part in, unix seconds."""
+    if pod.created_at is None:
+        return 0
+    # a sample stands for the time before it: CPU for the rate's window, memory for a block at most
+    longest_s = max(policy.rate_window.total_seconds(), policy.grid.block)
+    return math.ceil(pod.created_at.timestamp() + longest_s)
 
 
 def _ask(

@@ -92,6 +92,9 @@ class Situation:
 
     `recent`: the newest samples (up to `Grid.fine`) at the grid's step. `open`: those of them that no fold has seen
     yet. `sample_s`, `block_s`: seconds that one of them, and one folded sample, stand for.
+
+    The past goes by the pod's name, and pods may have had it before. `own_from` (unix seconds): from then on all
+    samples are of this pod alone, however late the series of one before it ended; 0 where that is not known.
     """
 
     now: datetime
@@ -101,6 +104,11 @@ class Situation:
     sample_s: int
     block_s: int
     last_terminated: Termination | None = None
+    own_from: int = 0
+
+    def own(self, samples: Samples) -> Samples:
+        """Those of the samples that are of this pod alone, for recommenders that want to start anew with each."""
+        return samples.after(self.own_from - 1)
 
 
 class Step(NamedTuple):
