@@ -39,7 +39,7 @@ class Survey:
 
     `layout`: what queries are built from; it leaves nothing open. `usable`: whether it is for one cluster.
     `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
-    `scrape_interval_s`: of the newest series. `notes`: what is worth knowing.
+    `scrape_interval_s`: of the newest series, as far as `interval_known`. `notes`: what is worth knowing.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -52,6 +52,7 @@ class Survey:
         self.disputed: Mapping[ContainerRef, Gap] = MappingProxyType({})
         self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
+        self.interval_known = False
 
     async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float) -> bool:
         """Look again if it is time to; `now_s` is of a monotonic clock. Returns whether other series are read from now
@@ -96,6 +97,7 @@ class Survey:
             gaps = gaps[(gaps > 0) & (gaps <= _LOOK_BACK_S)]
             if len(gaps):
                 self.scrape_interval_s = max(1, round(float(np.median(gaps))))
+                self.interval_known = True
 
     async def _find_disputes(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Compare copies of series. The answers are empty where copies agree."""
