@@ -24,7 +24,9 @@ CLUSTER_LABELS = (
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_NUMBERS = frozenset({"inf", "nan"})  # PromQL reads them as numbers, in any case
+_RESERVED = frozenset(  # words of PromQL, in any case, that are no names in some place of a query
+    {"anchored", "atan2", "bool", "group_left", "group_right", "ignoring", "inf", "nan", "on", "smoothed", "without"}
+)
 # strings by Go's rules, of which the escapes that matchers need: backslash, quotes, and those of control characters
 _MATCHER = re.compile(
     r"""\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*"""
@@ -132,15 +134,15 @@ PRESETS: Mapping[str, Layout] = MappingProxyType(
 
 def checked_metric(name: str) -> str:
     """The name of a metric, as every Prometheus reads it. Raises `ValueError`."""
-    if not _METRIC.fullmatch(name) or name.lower() in _NUMBERS:
-        raise ValueError(f"{name[:80]!r} is not the name of a metric; use letters, digits, _ and :")
+    if not _METRIC.fullmatch(name) or name.lower() in _RESERVED:
+        raise ValueError(f"{name[:80]!r} cannot be the name of a metric; use letters, digits, _ and :")
     return name
 
 
 def checked_label(name: str) -> str:
     """The name of a label, as every Prometheus reads it. Raises `ValueError`."""
-    if not _LABEL.fullmatch(name) or name == "__name__":
-        raise ValueError(f"{name[:80]!r} is not the name of a label; use letters, digits and _")
+    if not _LABEL.fullmatch(name) or name == "__name__" or name.lower() in _RESERVED:
+        raise ValueError(f"{name[:80]!r} cannot be the name of a label; use letters, digits and _")
     return name
 
 
