@@ -47,7 +47,6 @@ _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _SOURCE = "Prometheus"
 _NOT_YET = Gap(Reason.NOT_MEASURED_YET, "its history is being read")
-_NO_DATA = Gap(Reason.NO_DATA, "no samples in Prometheus")
 
 
 class _Key(NamedTuple):
@@ -129,6 +128,8 @@ class PrometheusMetrics:
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._most_points = ranges.MOST_POINTS
         self._survey = Survey(layout)
+        which = f" that match {', '.join(layout.matchers)}" if layout.matchers else ""
+        self._no_data = Gap(Reason.NO_DATA, f"no samples in Prometheus{which}")
 
     def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
         """Measure these containers from now on; what is known of any other is dropped. Returns at once."""
@@ -233,14 +234,14 @@ class PrometheusMetrics:
             return answer.result
 
         pods = {container.pod_ref for container in self._tracked}
+        before = self._survey.layout
         try:
-            changed = await self._survey.renew(ask, pods, asyncio.get_running_loop().time())
+            await self._survey.renew(ask, pods, asyncio.get_running_loop().time())
         except MetricsError as error:
             if not self._survey.usable:
                 raise
             self._fail(cycle, error, {})
-            return
-        if changed:
+        if self._survey.layout != before:
             # what was not found under other labels may be under these
             for container, tracked in self._tracked.items():
                 if tracked.history is None:
@@ -334,7 +335,7 @@ class PrometheusMetrics:
             now = self._tracked.get(container)
             # it may have left, come back or changed its policy meanwhile
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
-                self._tracked[container] = replace(now, history=history, measured_until=until, gap=_NO_DATA)
+                self._tracked[container] = replace(now, history=history, measured_until=until, gap=self._no_data)
 
     def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, _Tracked]) -> None:
         if error.status is None:

@@ -54,13 +54,14 @@ class Survey:
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
 
-    async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float) -> bool:
-        """Look again if it is time to; `now_s` is of a monotonic clock. Returns whether other series are read from now
-        on. Raises `MetricsError`; what was known is then still known."""
+    async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float) -> None:
+        """Look again if it is time to; `now_s` is of a monotonic clock. Raises `MetricsError`; what was known and has
+        not been found anew is then still known."""
         if now_s < self._valid_until or not pods:
-            return False
-        before = self.layout
+            return
         found, series = await self._labelled(ask, pods)
+        if not series:
+            return
         values = clusters_of(series, found)
         several = next(((label, seen) for label, seen in values.items() if len(seen) > 1), None)
         for label, value in (self._cluster or {}).items():
@@ -71,13 +72,11 @@ class Survey:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
             self.layout, self.usable = of_cluster(found, self._cluster), True
-        self.notes = _exported(found) if series else ()
-        if series:
-            await self._find_scrape_interval(ask, pods)
-            if self.usable:
-                await self._find_disputes(ask, pods)
-            self._valid_until = now_s + VALID_S
-        return self.layout != before
+        self.notes = _exported(found)
+        await self._find_scrape_interval(ask, pods)
+        if self.usable:
+            await self._find_disputes(ask, pods)
+        self._valid_until = now_s + VALID_S
 
     async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
         """The layout with the first way of labelling that has series of the pods, and their numbers by cluster."""
@@ -86,7 +85,7 @@ class Survey:
             answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods)))
             if found := [series for series in answer if pod_of(series, layout) in pods]:
                 return layout, found
-        return self._open.labelled(self._open.variants[0]), []
+        return self._open, []
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Read off the newest series how often it is scraped; how often is in no API."""

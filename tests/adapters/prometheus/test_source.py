@@ -574,3 +574,33 @@ async def test_a_fold_that_does_not_return_shows() -> None:
         returning.set()
         await measured
         assert metrics.busy_since is None
+
+
+async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -> None:
+    server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
+    server.in_use = dict.fromkeys(server.usage, GIB)
+    counts: list[int] = []
+    async with measuring(server, dict.fromkeys(server.usage, POLICY), timeout_s=60) as metrics:
+        await metrics.measure_once()
+        for _ in range(3):
+            server.now += 60
+            server.requests.clear()
+            measured = await metrics.measure_once()
+            counts.append(len(server.requests))
+            for form in server.ranges:
+                assert 2000 * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= 100_000
+    assert max(counts) <= 7  # 5 more every ten minutes: at most 12
+    assert measured.problems == ()
+
+
+async def test_what_cannot_be_compared_is_said_and_without_clusters_nothing_is_read() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        server.intercept = lambda path, form: web.Response(status=500) if " and on (" in form["query"] else None
+        measured = await metrics.measure_once()
+        assert history(measured, ref("a")).newest_at == END
+        assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+    server.intercept = lambda path, form: web.Response(status=500) if form["query"].startswith("count by") else None
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+        assert gap(measured, ref("a")).reason is Reason.METRICS_UNAVAILABLE
