@@ -277,9 +277,12 @@ def _validated(found: _Values) -> tuple[Settings | None, list[Fault]]:
         schema = Settings.model_json_schema()
         faults = []
         for details in error.errors(include_url=False):
-            path = tuple(key for key in details["loc"] if isinstance(key, str))
+            path = tuple(key for key in details["loc"] if isinstance(key, str) and key != "[key]")
             if path[:1] == (SECTION,) and not settings_prometheus.may_show(path[1:]):
                 details["input"] = "(not shown)"
+                if details["type"] == "string_type":
+                    faults.append(found.fault(path, "is not text; put it in quotes"))
+                    continue
             faults.append(found.fault(path, message(details, schema)))
         return None, faults
     contradictions = settings_prometheus.contradictions(settings.prometheus, lambda key: found.named((SECTION, *key)))
@@ -335,4 +338,6 @@ def _beside(config: Path, value: Any) -> Any:
     """Relative paths of a config file start at its folder, wherever the program is started."""
     if isinstance(value, list):
         return [_beside(config, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _beside(config, item) for key, item in value.items()}
     return str(config.parent / value) if isinstance(value, str) else value

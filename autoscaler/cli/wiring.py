@@ -18,6 +18,9 @@ from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, find_credentials
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
@@ -30,7 +33,7 @@ from autoscaler.plugins import Catalog, discover
 from autoscaler.policystore import PolicyStore
 from autoscaler.ports import Clock, Cluster, Leadership, Metrics, Sessions, Unavailable
 from autoscaler.settings import Settings, load_settings
-from autoscaler.strictyaml import Refused
+from autoscaler.strictyaml import Fault, Refused
 
 if TYPE_CHECKING:
     from autoscaler.adapters.kubernetes.events import EventJournal
@@ -148,14 +151,15 @@ class RealWiring:
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
-        prometheus = access_of(settings.prometheus)
+        prometheus = _usable(access_of(settings.prometheus))
         connection = await Connection.open(credentials_of(settings))
         try:
             clock = RealClock(settings.interval, connection.now)
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                metrics = PrometheusMetrics(prometheus, now=connection.now, first_known=clock.tick)
+                layout = settings.prometheus.layout.layout()
+                metrics = PrometheusMetrics(prometheus, layout, now=connection.now, first_known=clock.tick)
                 sessions = PodSessions(
                     prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
                 )
@@ -201,6 +205,18 @@ class Unchallenged(Alone):
 
     async def run(self) -> None:
         await asyncio.Event().wait()
+
+
+def _usable(access: Access) -> Access:
+    """Refused now rather than in each turn if a file of it cannot be used."""
+    api = PrometheusApi(access)
+    try:
+        api.check()
+    except MetricsError as error:
+        raise Refused([Fault(api.address, 0, "", error.text)]) from None
+    finally:
+        api.close()
+    return access
 
 
 def credentials_of(settings: Settings) -> Credentials:

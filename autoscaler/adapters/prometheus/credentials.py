@@ -2,112 +2,140 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Protocol
 
 import requests
 from requests.auth import AuthBase
 
-from autoscaler.adapters.prometheus.access import Access, Auth, Basic, Bearer, Secret
-from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.access import Access, Basic, Bearer, OAuth2, SigV4
+from autoscaler.adapters.prometheus.secrets import hide, in_a_header, read
 
-_MOST_BYTES = 64 << 10  # a header of 64 KiB is more than any server takes
-_SHORTEST_HIDDEN = 4  # less than that occurs in any text
-_HIDDEN = "(hidden)"
+TENANT_HEADER = "X-Scope-OrgID"
 
 
-def read(secret: Secret) -> str:
-    """The value, without the newline that a file ends with. Raises `MetricsError`, which names setting and file."""
-    text = secret.value
-    if secret.file is not None:
-        try:
-            with secret.file.open("rb") as file:
-                text = file.read(_MOST_BYTES + 1).decode().strip()
-        except OSError as error:
-            raise _unusable(secret, f"cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise _unusable(secret, "is not UTF-8 text") from None
-    if not text:
-        raise _unusable(secret, "is empty")
-    if len(text) > _MOST_BYTES:
-        raise _unusable(secret, f"is larger than {_MOST_BYTES >> 10} KiB")
-    if not text.isprintable():  # the libraries below would show the value in their error
-        raise _unusable(secret, "holds a line break or another control character in its value")
-    return text
+class Scheme(Protocol):
+    """One way to say who asks. Safe to use from several threads; all methods but `close` raise `MetricsError`."""
 
-
-def _unusable(secret: Secret, why: str) -> MetricsError:
-    where = "" if secret.file is None else f" {secret.file}"
-    return MetricsError(None, "credentials", f"cannot be asked: {secret.setting}:{where} {why}")
-
-
-def _header(secret: Secret) -> str:
-    """A value that can stand in a header."""
-    text = read(secret)
-    if not text.isascii():
-        raise _unusable(secret, "holds characters that cannot stand in a header")
-    return text
-
-
-class _Scheme(Protocol):
-    def authorization(self) -> str:
-        """The value of the header Authorization."""
+    def authorize(self, request: requests.PreparedRequest) -> None:
+        """Add headers, among them Authorization."""
 
     def renewed(self, sent: str) -> bool:
-        """Whether another value than the one that was sent, and not accepted, is there by now."""
+        """Whether it is worth asking again after this value of Authorization was not accepted."""
 
+    def check(self) -> None:
+        """Read the files that the settings name."""
 
-class _Basic:
-    def __init__(self, basic: Basic) -> None:
-        self._basic = basic
-
-    def authorization(self) -> str:
-        pair = f"{read(self._basic.username)}:{read(self._basic.password)}"
-        return "Basic " + b64encode(pair.encode()).decode()
-
-    def renewed(self, sent: str) -> bool:
-        return self.authorization() != sent
-
-
-class _Bearer:
-    def __init__(self, bearer: Bearer) -> None:
-        self._token = bearer.token
-
-    def authorization(self) -> str:
-        return f"Bearer {_header(self._token)}"
-
-    def renewed(self, sent: str) -> bool:
-        return self.authorization() != sent
-
-
-def _scheme(auth: Auth) -> _Scheme:
-    match auth:
-        case Basic():
-            return _Basic(auth)
-        case Bearer():
-            return _Bearer(auth)
+    def close(self) -> None:
+        """Close idle connections."""
 
 
 class Credentials(AuthBase):
     """Adds to a request what says who asks. Safe to use from several threads."""
 
     def __init__(self, access: Access) -> None:
-        self._scheme = None if access.auth is None else _scheme(access.auth)
+        self._scheme = _scheme(access)
         self._tenant = access.tenant
+        self._headers = access.headers
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        for name, value in self._headers:
+            request.headers[name] = in_a_header(value)
         if self._tenant is not None:
-            request.headers["X-Scope-OrgID"] = self._tenant
-        if self._scheme is not None:
-            request.headers["Authorization"] = self._scheme.authorization()
+            request.headers[TENANT_HEADER] = self._tenant
+        self._scheme.authorize(request)  # the last, as it may sign what is there
         return request
 
     def renewed(self, request: requests.PreparedRequest) -> bool:
-        """Whether a request that got a 401 would be sent with other credentials by now."""
-        return self._scheme is not None and self._scheme.renewed(request.headers["Authorization"])
+        """Whether a request that got a 401 is worth sending again, with what is there by now."""
+        return self._scheme.renewed(request.headers.get("Authorization", ""))
+
+    def hidden(self, text: str, request: requests.PreparedRequest) -> str:
+        """A server's text without what was sent to it to say who asks."""
+        value = request.headers.get("Authorization", "").partition(" ")[2]
+        token = request.headers.get("X-Amz-Security-Token", "")
+        return hide(text, value, _password(value), token, *(request.headers[name] for name, _ in self._headers))
+
+    def check(self) -> None:
+        """Read the files that the settings name. Raises `MetricsError`."""
+        for _, value in self._headers:
+            in_a_header(value)
+        self._scheme.check()
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._scheme.close()
 
 
-def without_secrets(text: str, request: requests.PreparedRequest) -> str:
-    """A server's text without the credentials that were sent to it: some show what they do not accept."""
-    value = request.headers.get("Authorization", "").partition(" ")[2]
-    return text.replace(value, _HIDDEN) if len(value) >= _SHORTEST_HIDDEN else text
+def _password(basic: str) -> str:
+    """The password of a pair as Basic has it, nothing of any other value."""
+    with suppress(ValueError):
+        return b64decode(basic, validate=True).decode().partition(":")[2]
+    return ""
+
+
+def _scheme(access: Access) -> Scheme:
+    match access.auth:
+        case None:
+            return _Nobody()
+        case Basic() as basic:
+            return _Basic(basic)
+        case Bearer() as bearer:
+            return _Bearer(bearer)
+        case OAuth2() as oauth2:
+            from autoscaler.adapters.prometheus.oauth2 import OAuth2Scheme
+
+            return OAuth2Scheme(oauth2, access)
+        case SigV4() as sigv4:
+            # imported here: botocore is an extra, and takes a quarter of a second
+            from autoscaler.adapters.prometheus.sigv4 import SigV4Scheme
+
+            return SigV4Scheme(sigv4)
+
+
+class _Nobody:
+    def authorize(self, request: requests.PreparedRequest) -> None:
+        """Nothing is said."""
+
+    def renewed(self, sent: str) -> bool:
+        return False
+
+    def check(self) -> None:
+        """Nothing is read."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _FromFiles(_Nobody):
+    """Reads what it sends each time: that costs nothing beside a query, and nothing can be out of date."""
+
+    def value(self) -> str:
+        raise NotImplementedError
+
+    def authorize(self, request: requests.PreparedRequest) -> None:
+        request.headers["Authorization"] = self.value()
+
+    def renewed(self, sent: str) -> bool:
+        return self.value() != sent
+
+    def check(self) -> None:
+        self.value()
+
+
+class _Basic(_FromFiles):
+    def __init__(self, basic: Basic) -> None:
+        self._basic = basic
+
+    def value(self) -> str:
+        pair = f"{read(self._basic.username)}:{read(self._basic.password)}"
+        return "Basic " + b64encode(pair.encode()).decode()
+
+
+class _Bearer(_FromFiles):
+    def __init__(self, bearer: Bearer) -> None:
+        self._token = bearer.token
+
+    def value(self) -> str:
+        return f"Bearer {in_a_header(self._token)}"

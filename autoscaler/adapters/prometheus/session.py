@@ -21,9 +21,10 @@ from urllib3.util.retry import Retry
 
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series, decoded
-from autoscaler.adapters.prometheus.credentials import Credentials, without_secrets
+from autoscaler.adapters.prometheus.credentials import Credentials
 from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus
 from autoscaler.adapters.prometheus.ranges import Span
+from autoscaler.adapters.prometheus.transport import Session
 
 _MOST_BYTES = 64 << 20  # many times what a planned request is answered with
 _READ_BYTES = 1 << 18
@@ -38,17 +39,21 @@ class PrometheusApi:
         parts = urlsplit(self.url)
         # what may be shown and logged: a user name and password in the address may not
         self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        self._session = _FormSession(access)
         # retries are the caller's, who knows what is worth one; the library's would hide the answer's JSON
         self._client = PrometheusConnect(
             self.url,
-            session=_FormSession(access),
+            session=self._session,
             method="POST",
             retry=Retry(0, redirect=False),
             timeout=(CONNECT_TIMEOUT_S, access.timeout_s),
         )
-        self._params = {
-            "timeout": f"{access.timeout_s:g}"
-        }  # the server gives up as well, as a thread cannot be stopped
+        # the server gives up as well, as a thread cannot be stopped
+        self._params = {**access.params, "timeout": f"{access.timeout_s:g}"}
+
+    def check(self) -> None:
+        """Read the files that the settings name, so that one which is missing is named at once."""
+        self._session.check()
 
     def range(self, query: str, span: Span) -> Answer[list[Series]]:
         """Evaluate the query at each instant of the span."""
@@ -90,24 +95,26 @@ class _Decoded:
         return {"data": {"result": self.answer}}
 
 
-class _Session(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> None:
-        """None is followed, so none is looked at: what a server writes there may break the library."""
-
-
 class _FormSession:
     """The part of `requests.Session` that the library uses."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._credentials = Credentials(access)
-        self._session = _Session()
-        self._session.trust_env = False  # neither proxies nor ~/.netrc unless configured
+        self._session = Session(access.tls)
         self._session.auth = self._credentials
         self.verify = self._session.verify
         self.cert = self._session.cert
         self.mount = self._session.mount
-        self.close = self._session.close
+
+    def check(self) -> None:
+        """Read the files that the settings name. Raises `MetricsError`."""
+        self._session.check()
+        self._credentials.check()
+
+    def close(self) -> None:
+        self._session.close()
+        self._credentials.close()
 
     def request(self, *, params: Mapping[str, str], timeout: tuple[float, float], **settings: Any) -> _Decoded:
         deadline = time.monotonic() + timeout[1]
@@ -122,7 +129,7 @@ class _FormSession:
             with self._session.request(allow_redirects=False, stream=True, **settings) as response:
                 return response, _read(response, deadline)
         except (requests.RequestException, HTTPError) as error:
-            raise no_answer(error, self._access) from error
+            raise no_answer(error, self._access.tls, self._access.timeout_s) from error
 
     def _answer(self, response: requests.Response, body: bytes) -> Answer[list[Series]]:
         try:
@@ -131,7 +138,7 @@ class _FormSession:
                 return answer
             raise not_prometheus(response, body, self._access)
         except MetricsError as error:
-            error.text = without_secrets(error.text, response.request)
+            error.text = self._credentials.hidden(error.text, response.request)
             raise
 
 
