@@ -87,7 +87,7 @@ class KubernetesChecks:
         return [cluster.resize(pod.ref, await probe.try_resize(pod))]
 
     async def _nodes(self) -> Iterable[Finding]:
-        found = await self._probe().nodes()
+        found = self._known.nodes = await self._probe().nodes()
         chosen = self._known.selection
         return cluster.nodes(found, frozenset() if chosen is None else chosen.nodes)
 

@@ -10,7 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.core.policy import Config
+from autoscaler.diagnosis.cluster import NodeFacts
 from autoscaler.diagnosis.findings import Check, Finding, failed, skipped
 from autoscaler.diagnosis.selection import Selection
 from autoscaler.settings import Settings
@@ -37,17 +39,18 @@ class Known:
     user: str | None = None
     config: Config | None = None
     selection: Selection | None = None
+    nodes: list[NodeFacts] | None = None
 
 
 def need(fact: T | None, check: Check) -> T:
     """What that check should have found out. Raises `Blocked`."""
     if fact is None:
-        raise Blocked(f"the check {check} failed")
+        raise Blocked(f"the check {check} did not succeed")
     return fact
 
 
 class Step(NamedTuple):
-    """A check, and what makes it: it may raise `Blocked`, `Refused` and `KubernetesError`."""
+    """A check, and what makes it: it may raise `Blocked`, `Refused`, `KubernetesError` and `MetricsError`."""
 
     check: Check
     look: Callable[[], Awaitable[Iterable[Finding]]]
@@ -86,6 +89,8 @@ async def _made(step: Step) -> list[Finding]:
         return [failed(step.check, str(fault)) for fault in refused.faults]
     except KubernetesError as error:
         return [failed(step.check, str(error))]
+    except MetricsError as error:
+        return [failed(step.check, f"Prometheus {error.text}")]
     except TimeoutError:
         return [
             failed(

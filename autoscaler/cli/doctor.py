@@ -58,6 +58,7 @@ def doctor(wiring: Wiring | None, /, output: str, strict: bool, schema: bool, **
 def _examine(settings: Settings, output: str, *, strict: bool) -> int:
     from autoscaler.cli import INTERRUPTED
     from autoscaler.cli.checks_kubernetes import KubernetesChecks
+    from autoscaler.cli.checks_prometheus import PrometheusChecks
     from autoscaler.cli.checkup import Checkup, Known
     from autoscaler.cli.findings import document, line, render_json, summary
     from autoscaler.cli.output import terminal
@@ -67,7 +68,8 @@ def _examine(settings: Settings, output: str, *, strict: bool) -> int:
     width, is_terminal = terminal()
     color = is_terminal and not os.environ.get("NO_COLOR")
     known = Known(settings)
-    checkup = Checkup(known, KubernetesChecks(known).steps(), _say_slow)
+    steps = (*KubernetesChecks(known).steps(), *PrometheusChecks(known).steps())
+    checkup = Checkup(known, steps, _say_slow)
 
     def take(finding: Finding) -> None:
         found.append(finding)

@@ -73,7 +73,7 @@ def permissions(
             detail = f"{user or 'this user'} may not {_grouped(lacking)}: {role.without}{why}"
             yield Finding(Check.PERMISSIONS, status, detail, _granting(role, user, status), role.folder)
         elif untold:
-            text = f"unknown: the API server does not tell whether this is allowed: {_grouped(untold)}"
+            text = f"the API server does not tell whether this is allowed: {_grouped(untold)}"
             yield Finding(Check.PERMISSIONS, Status.UNKNOWN, text, subject=role.folder)
         else:
             yield Finding(Check.PERMISSIONS, Status.OK, "granted", subject=role.folder)

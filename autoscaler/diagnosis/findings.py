@@ -20,10 +20,11 @@ class Check(StrEnum):
     NODES = "nodes"
     PROMETHEUS = "prometheus"
     CLOCKS = "clocks"
-    SCRAPES = "scrapes"
     LABELS = "labels"
     CLUSTERS = "clusters"
+    SCRAPES = "scrapes"
     METRICS = "metrics"
+    SESSIONS = "sessions"
     CGROUPS = "cgroups"
 
 
