@@ -3,14 +3,16 @@
 Everywhere the pod `sim-0` of the case's namespace uses half a core and one GiB.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from autoscaler.adapters.prometheus.layout import CPU, MEMORY
+from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.reasons import Reason
 from autoscaler.settings_layout import LayoutSection
@@ -159,6 +161,8 @@ CASES = {
         words=('region="eu" says 0.50 cores', 'region="us" says 4.00 cores'),
     ),
 }
+KUBELET = Path(__file__).with_name("kubelet-cadvisor.txt")
+"""What a kubelet 1.36 exports of these three metrics with one pod on its node."""
 SIGNALS = ("cpu", "memory", "in use")
 
 
@@ -194,3 +198,23 @@ async def test_the_right_numbers_in_every_layout(
         assert set(state.memory.tolist()) == {GIB}
     else:
         assert found.in_use.of.get(container) == (GIB if case.in_use else None)
+
+
+async def test_a_real_kubelets_export(prometheus: PrometheusServer) -> None:
+    """Counters grow by half a core in the container, and by two in everything around it; gauges keep their values."""
+    found = dict.fromkeys((CPU, MEMORY, IN_USE), 0)
+    for line in KUBELET.read_text().splitlines():
+        name, _, rest = line.partition("{")
+        text, _, values = rest.partition("} ")
+        labels = {**dict(re.findall(r'(\w+)="([^"]*)"', text)), "job": "export"}
+        labels = {label: value.replace("default", "export") for label, value in labels.items() if value}
+        cores = 0.5 if "container" in labels else 2
+        cpu, memory, _ = series(labels, cores, float(values.split()[0]))
+        prometheus.write([({**labels, "__name__": name}, (cpu if name == CPU else memory)[1])])
+        found[name] += 1
+    assert min(found.values()) > 5
+    app = ContainerRef("export", "a", "app")
+    measured = await measure(prometheus.url, {app: POLICY})
+    np.testing.assert_allclose(history(measured, app).state.cpu, 0.5, rtol=1e-5)
+    assert set(history(measured, app).state.memory.tolist()) == {7278592}
+    assert measured.in_use.of == {app: 8249344}

@@ -580,7 +580,8 @@ async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -
     server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
     server.in_use = dict.fromkeys(server.usage, GIB)
     counts: list[int] = []
-    async with measuring(server, dict.fromkeys(server.usage, POLICY), timeout_s=60) as metrics:
+    policy = replace(POLICY, grid=Grid(60, 180))
+    async with measuring(server, dict.fromkeys(server.usage, policy), timeout_s=60) as metrics:
         await metrics.measure_once()
         for _ in range(3):
             server.now += 60
