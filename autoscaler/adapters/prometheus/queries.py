@@ -32,10 +32,11 @@ def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] 
     return ",".join(matchers)
 
 
-def of_pods(layout: Layout, pods: AbstractSet[PodRef]) -> str:
-    """The label matchers for these pods; of many, for their whole namespaces."""
+def of_pods(layout: Layout, pods: AbstractSet[PodRef], most_letters: int = ranges.MOST_LETTERS) -> str:
+    """The label matchers for these pods; of many, or with more letters in their names, for their whole namespaces."""
     names = {pod.name for pod in pods}
-    return selector(layout, {pod.namespace for pod in pods}, names if len(names) <= ranges.MOST_PODS else ())
+    few = len(names) <= ranges.MOST_PODS and sum(map(len, names)) <= most_letters
+    return selector(layout, {pod.namespace for pod in pods}, names if few else ())
 
 
 def cpu(layout: Layout, matchers: str, rate_window_s: int) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from autoscaler.adapters.prometheus import queries
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.reasons import Reason
@@ -31,6 +32,7 @@ VALID_S = 600.0
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
 _MOST_NAMED = 4
+_TIMES_SELECTED = 6  # a query that compares copies holds its matchers so often
 _SOURCES = ("job", "metrics_path")  # who scraped what
 
 
@@ -111,7 +113,8 @@ class Survey:
         """What differs among these pods; asked in halves where it is too much at once."""
         least = max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
         try:
-            return await ask(query(self.layout, queries.of_pods(self.layout, pods), _LOOK_BACK_S, least))
+            matchers = queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED)
+            return await ask(query(self.layout, matchers, _LOOK_BACK_S, least))
         except MetricsError as error:
             if len(pods) == 1 or not error.too_much:
                 raise

@@ -16,7 +16,7 @@ from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.reasons import Reason
 from autoscaler.settings_layout import LayoutSection
-from tests.adapters.prometheus.written import GIB, POLICY, history, measure, series, usage
+from tests.adapters.prometheus.written import GIB, POLICY, assert_uses, history, measure, series, usage
 from tests.rig.prometheus_server import PrometheusServer, Series
 
 pytestmark = pytest.mark.rig
@@ -218,3 +218,14 @@ async def test_a_real_kubelets_export(prometheus: PrometheusServer) -> None:
     np.testing.assert_allclose(history(measured, app).state.cpu, 0.5, rtol=1e-5)
     assert set(history(measured, app).state.memory.tolist()) == {7278592}
     assert measured.in_use.of == {app: 8249344}
+
+
+async def test_an_exporter_is_not_taken_for_what_it_exports(prometheus: PrometheusServer) -> None:
+    """Its own pod is followed as well, and a kubelet says what that uses."""
+    sim, exporter = ContainerRef("exporter", "sim-0", "app"), ContainerRef("exporter", "cadvisor-x", "cadvisor")
+    prometheus.write(usage(sim, 0.5, GIB) + usage(exporter, 0.1, GIB / 4))
+    names = {f"exported_{name}": value for name, value in sim._asdict().items()}
+    prometheus.write(usage(exporter, 3, 9 * GIB, **names))
+    measured = await measure(prometheus.url, {sim: POLICY, exporter: POLICY})
+    assert_uses(measured, sim, 0.5, GIB)
+    assert_uses(measured, exporter, 0.1, GIB / 4)

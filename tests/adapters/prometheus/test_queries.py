@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.adapters.prometheus import queries, survey
+from autoscaler.adapters.prometheus import queries, ranges, survey
 from autoscaler.adapters.prometheus.layout import (
     PRESETS,
     VARIANTS,
@@ -18,6 +18,7 @@ from autoscaler.adapters.prometheus.layout import (
     checked_metric,
     matchers_of,
 )
+from autoscaler.core.model import PodRef
 from tests.rig.prometheus_server import PrometheusServer
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1, max_size=20)
@@ -102,7 +103,9 @@ def test_every_query_of_a_preset_is_answered(prometheus: PrometheusServer, prese
 
 # keywords of PromQL among them
 LABELS = st.one_of(
-    st.sampled_from(["by", "on", "bool", "and", "or", "offset", "without", "inf", "nan", "group_left", "sum", "smoothed", "AtAn2"]),
+    st.sampled_from(
+        ["by", "on", "bool", "and", "or", "offset", "without", "inf", "nan", "group_left", "sum", "smoothed", "AtAn2"]
+    ),
     st.text(max_size=9),
 )
 METRICS = st.one_of(LABELS, st.from_regex("[a-z_:0-9]{1,9}", fullmatch=True))
@@ -182,3 +185,14 @@ def test_a_selector_matches_its_names_and_nothing_else(names: list[str], other: 
     # Python's and RE2's readings agree on escaped punctuation and on literals
     assert all(re.fullmatch(pattern, name) for name in names)
     assert bool(re.fullmatch(pattern, other)) == (other in names)
+
+
+def test_no_query_is_longer_than_any_server_reads() -> None:
+    """VictoriaMetrics' limit, which is the narrowest, for names of any length."""
+    for letters, count in ((63, 190), (63, 30), (10, 249), (10, 2000), (200, 59)):
+        pods = {PodRef("sim", f"{i:0{letters}}") for i in range(count)}
+        some = queries.of_pods(PLAIN, pods)
+        copies = queries.of_pods(PLAIN, pods, ranges.MOST_LETTERS // survey._TIMES_SELECTED)
+        for query in (queries.cpu(PLAIN, some, 300), queries.disputed_cores(PLAIN, copies, 600, 16)):
+            assert len(query) <= 16 << 10
+            assert copies.count("|") <= some.count("|")
