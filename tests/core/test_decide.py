@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -237,6 +238,10 @@ CASES = [
         Reason.NO_DATA,
         lambda: one(decide(snapshot(pod()), Measurements(NOW), config())),
         "container app: no samples in Prometheus",
+    ),
+    *(
+        _reason(reason, partial(decided, pod(), measured=Gap(reason, "copies")), "container app: copies")
+        for reason in (Reason.CLUSTER_AMBIGUOUS, Reason.AMBIGUOUS_SOURCE, Reason.DUPLICATE_SERIES)
     ),
     _reason(
         Reason.STALE_DATA,
