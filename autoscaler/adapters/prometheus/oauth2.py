@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from base64 import b64encode
 from dataclasses import replace
 from urllib.parse import quote_plus
 
@@ -18,6 +19,7 @@ from autoscaler.adapters.prometheus.secrets import hide, read, sendable
 from autoscaler.adapters.prometheus.transport import Session
 
 _MOST_BYTES = 1 << 20
+_MOST_WORDS = 200
 _LEEWAY_S = 60.0  # a token is given up this long before it expires, and short-lived ones at four fifths of their time
 _LEEWAY_SHARE = 0.2
 _SETTING = "prometheus.auth.oauth2"
@@ -91,7 +93,10 @@ class OAuth2Scheme:
                 return self._decoded(content)
             if status not in (400, 401):
                 break
-        raise self._failed(f"the token server refuses (HTTP {status}){hide(_reason(content), secret)}")
+        pair = b64encode(f"{quote_plus(self._oauth2.client_id)}:{quote_plus(secret)}".encode()).decode()
+        reason = hide(_reason(content), secret, quote_plus(secret), pair)[:_MOST_WORDS]
+        remedy = "check clientId and the client secret" if reason else "check tokenUrl"
+        raise self._failed(f"the token server refuses (HTTP {status}){reason}; {remedy}")
 
     def _ask(self, secret: str, *, in_body: bool) -> tuple[int, bytes]:
         client = self._oauth2
@@ -140,5 +145,5 @@ def _reason(content: bytes) -> str:
     try:
         refusal = _REFUSAL.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return "; check tokenUrl"
-    return f": {refusal.error} {refusal.error_description}"[:200].rstrip() + "; check clientId and the client secret"
+        return ""
+    return f": {refusal.error} {refusal.error_description}".rstrip()

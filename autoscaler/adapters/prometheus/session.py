@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -132,14 +133,25 @@ class _FormSession:
             raise no_answer(error, self._access.tls, self._access.timeout_s) from error
 
     def _answer(self, response: requests.Response, body: bytes) -> Answer[list[Series]]:
-        try:
-            answer = None if response.status_code in (401, 403) else decoded(response.status_code, body)
-            if answer is not None:
-                return answer
-            raise not_prometheus(response, body, self._access)
-        except MetricsError as error:
-            error.text = self._credentials.hidden(error.text, response.request)
-            raise
+        if response.status_code == 200:
+            with suppress(MetricsError):
+                answer = decoded(200, body)
+                if answer is not None:
+                    return answer
+        failure = self._failure(response, self._without_secrets(body.decode(errors="replace"), response).encode())
+        # once more: JSON may have written a secret in another way
+        raise MetricsError(failure.status, failure.error_type, self._without_secrets(failure.text, response))
+
+    def _failure(self, response: requests.Response, body: bytes) -> MetricsError:
+        if response.status_code not in (401, 403):
+            try:
+                decoded(response.status_code, body)
+            except MetricsError as error:
+                return error
+        return not_prometheus(response, body, self._access)
+
+    def _without_secrets(self, text: str, response: requests.Response) -> str:
+        return self._credentials.hidden(text, response.request)
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:

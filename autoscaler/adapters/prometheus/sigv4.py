@@ -5,6 +5,8 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-re
 
 from __future__ import annotations
 
+import logging
+
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -13,6 +15,8 @@ from botocore.session import Session
 
 from autoscaler.adapters.prometheus.access import SigV4
 from autoscaler.adapters.prometheus.answers import MetricsError
+
+logging.getLogger("botocore.auth").setLevel(logging.INFO)  # below that it writes down session tokens
 
 _SIGNED = ("Content-Type", "X-Scope-OrgID")  # no others: proxies add to them and change them
 
