@@ -286,3 +286,15 @@ async def test_a_token_server_that_is_not_there() -> None:
         "is not asked: prometheus.auth.oauth2 (http://127.0.0.1:1/token): the token server cannot be reached"
     )
     assert "check prometheus.auth.oauth2.tokenUrl" in error.text
+
+
+@pytest.mark.parametrize("cut", [65, 75, 485, 495])
+@pytest.mark.parametrize(
+    "respond", [lambda text: web.Response(status=500, text=text), lambda text: refusal(400, "x", text)]
+)
+async def test_not_even_half_a_secret_that_a_server_repeats_is_shown(
+    cut: int, respond: Callable[[str], web.Response]
+) -> None:
+    async with guarded("http://127.0.0.1:1", lambda asked: respond("x" * cut + TOKEN + "y" * 100)) as guard:
+        error = await turned_away(Access(guard.url, Bearer(Secret("TOKEN", value=TOKEN))))
+    assert TOKEN[:3] not in error.text
