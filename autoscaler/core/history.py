@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.core.foreign import told
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import EMPTY, Grid, Recommender, Samples
+from autoscaler.core.recommender import EMPTY, PEAKS, Grid, Recommender, Samples
 from autoscaler.core.units import Bytes
 
 
@@ -145,23 +146,26 @@ def _compact(samples: Samples) -> Samples:
     whole = samples.cpu.base
     if whole is None or whole.size <= 2 * len(samples):
         return samples
-    return Samples(samples.end_at.copy(), samples.cpu.copy(), samples.memory.copy())
+    return samples.each(np.copy)
 
 
 def _locked(samples: Samples) -> Samples:
     """The same samples, which a plug-in then cannot change under those that share them."""
-    for values in (samples.end_at, samples.cpu, samples.memory):
+    samples.end_at.flags.writeable = False
+    for values in (samples.cpu, samples.memory, *samples.signals.values()):
         values.flags.writeable = False
     return samples
 
 
 def _finite(samples: Samples) -> Samples:
+    """Those that have CPU or memory: signals alone do not make a history that looks fresh."""
     keep = np.isfinite(samples.cpu) | np.isfinite(samples.memory)
-    return samples if keep.all() else Samples(samples.end_at[keep], samples.cpu[keep], samples.memory[keep])
+    return samples if keep.all() else samples.each(lambda values: values[keep])
 
 
 def blocks(samples: Samples, block_s: int) -> Samples:
-    """Reduce samples to blocks of `block_s` seconds: CPU at the end of the block, memory the maximum in it.
+    """Reduce samples to blocks of `block_s` seconds: CPU at the end of the block, memory the maximum in it, and each
+    signal the one or the other.
 
     The CPU rate at a block's end is the mean over the rate window before it, so nothing is lost by taking it alone;
     it is missing if that sample is. `blocks(blocks(x)) == blocks(x)`.
@@ -173,5 +177,13 @@ def blocks(samples: Samples, block_s: int) -> Samples:
     if len(first) == len(samples) and (end_at == samples.end_at).all():
         return samples
     last = np.append(first[1:], len(samples)) - 1
-    cpu = np.where(samples.end_at[last] == end_at[last], samples.cpu[last], np.float32(np.nan))
-    return Samples(end_at[first], cpu.astype(np.float32), np.fmax.reduceat(samples.memory, first))
+    whole = samples.end_at[last] == end_at[last]
+
+    def at_end(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.where(whole, values[last], np.float32(np.nan)).astype(np.float32)
+
+    def greatest(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.fmax.reduceat(values, first)
+
+    signals = {name: (greatest if name in PEAKS else at_end)(values) for name, values in samples.signals.items()}
+    return Samples(end_at[first], at_end(samples.cpu), greatest(samples.memory), signals)

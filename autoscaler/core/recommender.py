@@ -7,15 +7,17 @@ that everything it needs can be replayed. Plug-ins are found through the entry-p
 How the past arrives: samples lie on a grid (`Grid`). Complete blocks of the grid reach `fold` once each, in order of
 time. What is newer than the last complete block waits in `Situation.open`. When a controller starts, blocks older than
 `Grid.fine` are fetched at block resolution; CPU keeps the value at the end of a block, memory the maximum in it, which
-is what live blocks are reduced to as well, so that a restart ends in the same state.
+is what live blocks are reduced to as well, so that a restart ends in the same state. Signals do as their kind says.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -48,33 +50,69 @@ class Grid:
         return self.step if short else -(-_COARSE_BLOCK_S // self.step) * self.step
 
 
+class Signal(StrEnum):
+    """What can be read of each container beside CPU and memory, if a recommender declares it.
+
+    Shares are from 0 to 1. Of a block peaks keep the maximum, all others, which are means over the rate window of the
+    policy, the value at its end.
+    """
+
+    THROTTLED = "throttled"  # share of CFS periods that ended with the CPU limit used up; missing where there is none
+    CPU_PRESSURE = "cpuPressure"  # share of time in which some task waited for a CPU (PSI)
+    MEMORY_PRESSURE = "memoryPressure"  # share of time in which some task waited for memory (PSI)
+    MEMORY_PEAK = "memoryPeak"  # peak, bytes with page cache, since the container started; as the kernel counts it
+    GPU_MEMORY = "gpuMemory"  # peak, bytes
+    GPU_MEMORY_FILLED = "gpuMemoryFilled"  # peak, share of the fullest of its devices that is taken, by whomever
+    GPU_UTILISATION = "gpuUtilisation"  # share of time in which the busiest of its devices worked
+
+
+PEAKS: frozenset[str] = frozenset({Signal.MEMORY_PEAK, Signal.GPU_MEMORY, Signal.GPU_MEMORY_FILLED})
+"""The signals of which a block has the maximum."""
+
+_NO_SIGNALS: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Usage of one container on an even grid; three arrays of one length, ascending in time.
+    """Usage of one container on an even grid; arrays of one length, ascending in time.
 
     `end_at`: unix seconds at which each interval ends (int64). `cpu`: cores (float32). `memory`: working set in bytes,
-    the maximum of the interval (float32). NaN where a value is missing: missing is never zero.
+    the maximum of the interval (float32). `signals`: the same of what else was asked for (float32), by `Signal` or by
+    the name that the policy gave its own. NaN where a value is missing: missing is never zero.
     """
 
     end_at: NDArray[np.int64]
     cpu: NDArray[np.float32]
     memory: NDArray[np.float32]
+    signals: Mapping[str, NDArray[np.float32]] = field(default_factory=lambda: _NO_SIGNALS)
 
     def __len__(self) -> int:
         return len(self.end_at)
+
+    def signal(self, name: str) -> NDArray[np.float32]:
+        """The values of a signal; all of them missing where it is not there."""
+        found = self.signals.get(name)
+        return np.full(len(self), np.nan, np.float32) if found is None else found
 
     def after(self, instant: int) -> Samples:
         """The samples that end after an instant (unix seconds)."""
         return self[int(self.end_at.searchsorted(instant, side="right")) :]
 
+    def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Samples:
+        """The same change made to every array."""
+        signals = {name: change(values) for name, values in self.signals.items()} if self.signals else _NO_SIGNALS
+        return Samples(change(self.end_at), change(self.cpu), change(self.memory), signals)
+
     def __getitem__(self, part: slice) -> Samples:
-        return Samples(self.end_at[part], self.cpu[part], self.memory[part])
+        return self.each(lambda values: values[part])
 
     def __add__(self, later: Samples) -> Samples:
+        names = self.signals.keys() | later.signals.keys()
         return Samples(
             np.concatenate((self.end_at, later.end_at)),
             np.concatenate((self.cpu, later.cpu)),
             np.concatenate((self.memory, later.memory)),
+            {name: np.concatenate((self.signal(name), later.signal(name))) for name in names} or _NO_SIGNALS,
         )
 
     @staticmethod
@@ -156,6 +194,12 @@ class Recommender(ABC, Generic[State]):
         self.params = params
 
     @property
+    def signals(self) -> frozenset[str]:
+        """What it reads beside CPU and memory: signals, and names of such as the policy has to define. What is not
+        named here is not asked for; what is may still be missing."""
+        return frozenset()
+
+    @property
     def fold_key(self) -> Hashable:
         """Whatever `fold` depends on: while it stays the same, a reloaded policy keeps its states."""
         return (self.name, repr(self.params))
@@ -181,7 +225,7 @@ class WindowRecommender(Recommender[Samples]):
     """Base for recommenders that look at the samples themselves: write only `recommend(window, situation)`.
 
     The window holds the complete blocks of the look-back; `situation.open` is what is newer. Costs 16 bytes a block
-    and container (14 days of 5-minute blocks: 63 KiB).
+    and container (14 days of 5-minute blocks: 63 KiB), and 4 more for each signal.
     """
 
     lookback_s: ClassVar[int] = 14 * 86400
