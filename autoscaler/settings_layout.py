@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from autoscaler.adapters.prometheus.layout import (
     ANY,
+    KUBELET,
     PRESETS,
     Layout,
     Names,
@@ -19,7 +20,6 @@ from autoscaler.adapters.prometheus.layout import (
 from autoscaler.recommenders.parameters import STRICT
 
 _MODEL = ConfigDict(**{**STRICT, "validate_by_name": False})
-_KUBELET = Names("namespace", "pod", "container")
 
 Metric = Annotated[str, AfterValidator(checked_metric)]
 Label = Annotated[str, AfterValidator(checked_label)]
@@ -35,13 +35,22 @@ Matchers = Annotated[str, AfterValidator(_matchers)]
 
 
 class MetricNames(BaseModel):
-    """What the three series are called."""
+    """What the series are called."""
 
     model_config = _MODEL
 
     cpu: Metric = Field(ANY.cpu, description="Counter, core-seconds.")
     memory: Metric = Field(ANY.memory, description="Gauge, working set in bytes.")
     in_use: Metric = Field(ANY.in_use, description="Gauge, memory with page cache in bytes.")
+    throttled_periods: Metric = Field(ANY.throttled_periods, description="Counter, throttled CFS periods.")
+    periods: Metric = Field(ANY.periods, description="Counter, CFS periods.")
+    cpu_pressure: Metric = Field(ANY.cpu_pressure, description="Counter, seconds of waiting for a CPU.")
+    memory_pressure: Metric = Field(ANY.memory_pressure, description="Counter, seconds of waiting for memory.")
+    memory_peak: Metric = Field(ANY.memory_peak, description="Gauge, peak since the start in bytes.")
+    gpu_memory: Metric = Field(ANY.gpu_memory, description="Gauge, used memory of a GPU in MiB.")
+    gpu_memory_free: Metric = Field(ANY.gpu_memory_free, description="Gauge, free memory of a GPU in MiB.")
+    gpu_engine: Metric = Field(ANY.gpu_engine, description="Gauge, share of time in which a GPU works.")
+    gpu_utilisation: Metric = Field(ANY.gpu_utilisation, description="Gauge, the same in percent.")
 
 
 class LabelNames(BaseModel):
@@ -49,9 +58,9 @@ class LabelNames(BaseModel):
 
     model_config = _MODEL
 
-    namespace: Label = Field(_KUBELET.namespace, description="Name of the namespace.")
-    pod: Label = Field(_KUBELET.pod, description="Name of the pod.")
-    container: Label = Field(_KUBELET.container, description="Name of the container.")
+    namespace: Label = Field(KUBELET.namespace, description="Name of the namespace.")
+    pod: Label = Field(KUBELET.pod, description="Name of the pod.")
+    container: Label = Field(KUBELET.container, description="Name of the container.")
 
     @model_validator(mode="after")
     def _differ(self) -> LabelNames:
@@ -78,11 +87,10 @@ class LayoutSection(BaseModel):
         cluster = () if self.cluster_matcher is None else matchers_of(self.cluster_matcher)
         labels = base.cluster_labels if self.cluster_label is None else (self.cluster_label,)
         return Layout(
-            cpu=self.metrics.cpu,
-            memory=self.metrics.memory,
-            in_use=self.metrics.in_use,
+            **self.metrics.model_dump(),
             variants=base.variants if self.labels is None else (Variant(Names(**self.labels.model_dump())),),
-            matchers=(*(base.matchers if self.matchers is None else matchers_of(self.matchers)), *cluster),
+            matchers=base.matchers if self.matchers is None else matchers_of(self.matchers),
+            cluster=cluster,
             # who says which cluster need not be asked which, unless they name the label to tell by as well
             cluster_labels=() if cluster and self.cluster_label is None else labels,
             params=base.params,

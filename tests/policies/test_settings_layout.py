@@ -44,14 +44,14 @@ def test_every_key(tmp_path: Path) -> None:
     assert (found.cpu, found.memory, found.in_use) == ("a:cpu", "a:memory", "a:in_use")
     assert found.names == Names("ns", "p", "c")
     assert found.variants[0].without == ()
-    assert found.matchers == ('job="kubelet"', 'metrics_path!~"/a|/b"', 'region="eu"')
+    assert found.matchers + found.cluster == ('job="kubelet"', 'metrics_path!~"/a|/b"', 'region="eu"')
     # with the matcher there may still be several; who names the label wants to hear of that
     assert found.cluster_labels == ("fleet",)
 
 
 def test_who_says_which_cluster_is_not_asked_which(tmp_path: Path) -> None:
     found = layout_of(tmp_path, {"clusterMatcher": 'cluster="eu"'})
-    assert (found.matchers, found.cluster_labels) == (('cluster="eu"',), ())
+    assert (found.cluster, found.cluster_labels) == (('cluster="eu"',), ())
 
 
 def test_some_labels_alone_may_be_other_ones(tmp_path: Path) -> None:

@@ -15,6 +15,17 @@ from typing import NamedTuple
 CPU = "container_cpu_usage_seconds_total"  # counter, core-seconds (kubelet /metrics/cadvisor and /metrics/resource)
 MEMORY = "container_memory_working_set_bytes"  # gauge, bytes (both)
 IN_USE = "container_memory_usage_bytes"  # gauge, bytes, page cache included (kubelet /metrics/cadvisor alone)
+# the rest only where a recommender reads it; of the kubelet's /metrics/cadvisor, counters
+THROTTLED_PERIODS = "container_cpu_cfs_throttled_periods_total"  # exists with a CPU limit alone
+PERIODS = "container_cpu_cfs_periods_total"  # as well
+CPU_PRESSURE = "container_pressure_cpu_waiting_seconds_total"  # PSI "some"; cgroup v2, kubelet 1.34 or newer
+MEMORY_PRESSURE = "container_pressure_memory_waiting_seconds_total"  # as well
+MEMORY_PEAK = "container_memory_max_usage_bytes"  # gauge, since the container started; cgroup v2 and kernel 5.19, or v1
+# and of dcgm-exporter, gauges
+GPU_MEMORY = "DCGM_FI_DEV_FB_USED"  # MiB
+GPU_MEMORY_FREE = "DCGM_FI_DEV_FB_FREE"  # MiB
+GPU_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"  # 0..1, of parts of a GPU (MIG) as well
+GPU_UTILISATION = "DCGM_FI_DEV_GPU_UTIL"  # 0..100; missing or 0 of parts of a GPU
 
 CLUSTER_LABELS = (
     *("cluster", "cluster_name", "cluster_id", "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster"),
@@ -52,11 +63,14 @@ class Variant:
     without: tuple[str, ...] = ()
 
 
+KUBELET = Names("namespace", "pod", "container")
+EXPORTED = Names("exported_namespace", "exported_pod", "exported_container")
+
 VARIANTS = (
     # what the kubelet says, read with honorLabels
-    Variant(Names("namespace", "pod", "container"), ("exported_namespace", "exported_pod")),
+    Variant(KUBELET, ("exported_namespace", "exported_pod")),
     # read without, from a target that has a pod itself: `pod` is the exporter
-    Variant(Names("exported_namespace", "exported_pod", "exported_container")),
+    Variant(EXPORTED),
     # and from one that has a namespace only
     Variant(Names("exported_namespace", "pod", "container"), ("exported_pod",)),
     # kubelets before 1.16, and what was made to look like theirs
@@ -79,7 +93,8 @@ class Layout:
 
     `matchers`: further label matchers of every query, each a text like `job="kubelet"`. `variants`: how containers may
     be labelled; settings give one, otherwise it is found out. `cluster_labels`: what may tell clusters apart; none
-    where `matchers` select one cluster. `params`: sent with every request, for servers that want to be told.
+    where one is selected. `cluster`: the matchers that select it, in the series of every exporter. `gpu`: how those of
+    GPUs are labelled, which is found out. `params`: sent with every request, for servers that want to be told.
     """
 
     cpu: str = CPU
@@ -89,6 +104,17 @@ class Layout:
     matchers: tuple[str, ...] = ()
     cluster_labels: tuple[str, ...] = CLUSTER_LABELS
     params: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cluster: tuple[str, ...] = ()
+    gpu: Names = KUBELET
+    throttled_periods: str = THROTTLED_PERIODS
+    periods: str = PERIODS
+    cpu_pressure: str = CPU_PRESSURE
+    memory_pressure: str = MEMORY_PRESSURE
+    memory_peak: str = MEMORY_PEAK
+    gpu_memory: str = GPU_MEMORY
+    gpu_memory_free: str = GPU_MEMORY_FREE
+    gpu_engine: str = GPU_ENGINE
+    gpu_utilisation: str = GPU_UTILISATION
 
     @property
     def names(self) -> Names:
@@ -98,11 +124,16 @@ class Layout:
     @property
     def all_matchers(self) -> tuple[str, ...]:
         """What every query selects by, beside the names of containers."""
-        return (*(f'{label}=""' for label in self.variants[0].without), *self.matchers)
+        return (*(f'{label}=""' for label in self.variants[0].without), *self.matchers, *self.cluster)
 
     def labelled(self, variant: Variant) -> Layout:
         """The same with containers labelled in this way."""
         return replace(self, variants=(variant,))
+
+    def of_gpus(self) -> Layout:
+        """The same for series of GPUs, which are another exporter's."""
+        without = () if self.gpu != KUBELET else (EXPORTED.pod,)
+        return replace(self, variants=(Variant(self.gpu, without),), matchers=())
 
 
 ANY = Layout()

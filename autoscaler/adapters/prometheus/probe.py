@@ -9,7 +9,6 @@ from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.layout import Layout
 from autoscaler.core.history import ContainerRef
 
-PRESSURE = "container_pressure_cpu_waiting_seconds_total"  # counter, seconds (kubelet 1.33 or newer, cgroup v2 and PSI)
 CGROUP = "kubelet_cgroup_version"  # gauge, 1 or 2 (kubelet 1.31 or newer, /metrics)
 
 _ENDPOINT = re.compile(r"(?:job|metrics_path|endpoint)[=!]")
@@ -22,12 +21,12 @@ def newest(layout: Layout, metric: str, matchers: str) -> str:
 
 def pressed(layout: Layout, matchers: str) -> str:
     """Containers that have ever waited for a CPU. A counter that stays 0 on a node means that it counts nothing."""
-    return f"max by ({', '.join(layout.names)}) ({PRESSURE}{{{matchers}}}) > 0"
+    return f"max by ({', '.join(layout.names)}) ({layout.cpu_pressure}{{{matchers}}}) > 0"
 
 
 def cgroup_versions(layout: Layout) -> str:
     """The version of cgroups on each node, as its kubelet says; at another endpoint than what containers use."""
-    matchers = (one for one in layout.matchers if not _ENDPOINT.match(one))
+    matchers = (one for one in (*layout.matchers, *layout.cluster) if not _ENDPOINT.match(one))
     return f"min by (node) ({CGROUP}{{{','.join(matchers)}}})"
 
 

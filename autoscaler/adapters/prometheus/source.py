@@ -10,22 +10,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
 from autoscaler.adapters.prometheus.layout import ANY, Layout
+from autoscaler.adapters.prometheus.missing import notes_on
 from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.prometheus.tracked import NOT_YET, Asked, Key, Tracked
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
@@ -46,30 +48,6 @@ _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _SOURCE = "Prometheus"
-_NOT_YET = Gap(Reason.NOT_MEASURED_YET, "its history is being read")
-
-
-class _Key(NamedTuple):
-    """What a history depends on: as long as it is the same, a reloaded policy goes on with it."""
-
-    fold_key: Hashable
-    grid: Grid
-    rate_window_s: int
-
-    @classmethod
-    def of(cls, policy: Policy) -> _Key:
-        return cls(policy.recommender.fold_key, policy.grid, max(1, round(policy.rate_window.total_seconds())))
-
-
-@dataclass(frozen=True, slots=True)
-class _Tracked:
-    """A container that is followed. `measured_until`: the newest grid point that was asked for, whatever came back."""
-
-    key: _Key
-    policy: Policy
-    history: History | None = None
-    measured_until: int | None = None
-    gap: Gap = _NOT_YET
 
 
 class _Work(NamedTuple):
@@ -77,7 +55,7 @@ class _Work(NamedTuple):
 
     batch: Batch
     chunks: tuple[Chunk, ...]
-    tracked: Mapping[ContainerRef, _Tracked]
+    tracked: Mapping[ContainerRef, Tracked]
     since: int | None
 
 
@@ -120,27 +98,28 @@ class PrometheusMetrics:
         self._now = now
         self._first_known = first_known
         self._folding: list[float] = []
-        self._tracked: dict[ContainerRef, _Tracked] = {}
-        self._latest = Measurements(default=_NOT_YET)
+        self._tracked: dict[ContainerRef, Tracked] = {}
+        self._latest = Measurements(default=NOT_YET)
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._most_points = ranges.MOST_POINTS
         self._survey = Survey(layout)
-        which = f" that match {', '.join(layout.matchers)}" if layout.matchers else ""
+        matchers = (*layout.matchers, *layout.cluster)
+        which = f" that match {', '.join(matchers)}" if matchers else ""
         self._no_data = Gap(Reason.NO_DATA, f"no samples in Prometheus{which}")
 
     def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
         """Measure these containers from now on; what is known of any other is dropped. Returns at once."""
-        keys = {id(policy): _Key.of(policy) for policy in wanted.values()}
+        keys = {id(policy): Key.of(policy) for policy in wanted.values()}
         before, self._tracked = self._tracked, {}
         fresh = False
         for container, policy in wanted.items():
             old, key = before.get(container), keys[id(policy)]
             if old is None or old.key != key:
                 fresh = True
-                self._tracked[container] = _Tracked(key, policy)
+                self._tracked[container] = Tracked(key, policy)
             else:
                 self._tracked[container] = old if old.policy is policy else replace(old, policy=policy)
         if fresh or len(before) != len(self._tracked):
@@ -210,7 +189,8 @@ class PrometheusMetrics:
             measured_at = self._latest.measured_at if work else cycle.started_at
             if cycle.postponed:
                 self._fresh.set()
-        self._publish(measured_at, (*cycle.problems, *self._survey.notes))
+        notes = notes_on(((c, t.key.asked.signals, t.history) for c, t in self._tracked.items()), self._survey.layout)
+        self._publish(measured_at, (*cycle.problems, *self._survey.notes, *notes))
         if cycle.first_known:
             self._first_known()
 
@@ -236,7 +216,8 @@ class PrometheusMetrics:
         pods = {container.pod_ref for container in self._tracked}
         before = self._survey.layout
         try:
-            await self._survey.renew(ask, pods, asyncio.get_running_loop().time())
+            gpus = any(tracked.key.asked.signals & signals.GPU for tracked in self._tracked.values())
+            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus)
         except MetricsError as error:
             if not self._survey.usable:
                 raise
@@ -265,21 +246,23 @@ class PrometheusMetrics:
 
     def _missing(self, now: float) -> Iterator[_Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
-        groups: dict[tuple[Grid, int, int], list[ContainerRef]] = defaultdict(list)
+        groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
         for container, tracked in self._tracked.items():
             if tracked.measured_until is not None and tracked.measured_until > now + _MOST_AHEAD_S:
                 # of a clock that was set back since: what follows would not be newer for as long as that
-                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=_NOT_YET)
+                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=NOT_YET)
             since = -1 if tracked.measured_until is None else tracked.measured_until
-            groups[tracked.key.grid, tracked.key.rate_window_s, since].append(container)
-        for (grid, rate_window_s, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
+            groups[tracked.key.grid, tracked.key.asked, since].append(container)
+        for (grid, asked, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
             end = ranges.newest_instant(now, self._survey.scrape_interval_s, grid.step)
             after = None if since < 0 else since
             spans = ranges.spans(after, end, grid)
             for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
                 tracked_part = {container: self._tracked[container] for container in part}
                 members = {c: Member(t.history, t.policy.recommender) for c, t in tracked_part.items()}
-                batch = Batch(members, grid, rate_window_s, spans, self._survey.layout)
+                batch = Batch(
+                    members, grid, asked.rate_window_s, spans, self._survey.layout, asked.signals, dict(asked.own)
+                )
                 yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
@@ -337,7 +320,7 @@ class PrometheusMetrics:
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
                 self._tracked[container] = replace(now, history=history, measured_until=until, gap=self._no_data)
 
-    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, _Tracked]) -> None:
+    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
         if error.status is None:
             cycle.unreachable.append(error)
         detail = f"{self._api.address} {error.text}"
@@ -359,7 +342,7 @@ class PrometheusMetrics:
             container: doubt or doubts.get(container) or tracked.history or tracked.gap
             for container, tracked in self._tracked.items()
         }
-        self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems, self._in_use)
+        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from autoscaler.adapters.prometheus import queries
+from autoscaler.adapters.prometheus import queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
-from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
@@ -48,6 +48,7 @@ class Survey:
         self._open = layout
         self._valid_until = float("-inf")
         self._cluster: Mapping[str, str] | None = None
+        self._gpus = False
         self.layout = of_cluster(layout.labelled(layout.variants[0]), {})
         self.usable = False
         self.ambiguous: Gap | None = None
@@ -56,10 +57,10 @@ class Survey:
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
 
-    async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float) -> None:
-        """Look again if it is time to; `now_s` is of a monotonic clock. Raises `MetricsError`; what was known and has
-        not been found anew is then still known."""
-        if now_s < self._valid_until or not pods:
+    async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float, *, gpus: bool = False) -> None:
+        """Look again if it is time to, or if GPUs are asked for first; `now_s` is of a monotonic clock. Raises
+        `MetricsError`; what was known and has not been found anew is then still known."""
+        if (now_s < self._valid_until and gpus <= self._gpus) or not pods:
             return
         found, series = await self._labelled(ask, pods)
         if not series:
@@ -73,8 +74,11 @@ class Survey:
         if several is None:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
-            self.layout, self.usable = of_cluster(found, self._cluster), True
+            self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
         self.notes = _exported(found)
+        if self.usable and gpus:
+            await self._find_gpus(ask)
+        self._gpus = gpus
         await self._find_scrape_interval(ask, pods)
         if self.usable:
             await self._find_disputes(ask, pods)
@@ -88,6 +92,14 @@ class Survey:
             if found := [series for series in answer if pod_of(series, layout) in pods]:
                 return layout, found
         return self._open, []
+
+    async def _find_gpus(self, ask: Ask) -> None:
+        """How GPUs are labelled, and how many are of no pod that is known."""
+        exported = await ask(signals.gpus_attributed(self.layout))
+        self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
+        for series in await ask(signals.gpus_unattributed(self.layout)):
+            detail = f"{series.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
+            self.notes += (Problem("Prometheus", "GpuUnattributed", f"{detail}: what they do is not known"),)
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Read off the newest series how often it is scraped; how often is in no API."""
@@ -197,7 +209,7 @@ def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:
         f"{label}=~{queries.one_of({cluster[label], ''})}" if label in cluster else f'{label}=""'
         for label in layout.cluster_labels
     )
-    return replace(layout, matchers=(*layout.matchers, *pins), cluster_labels=())
+    return replace(layout, cluster=(*layout.cluster, *pins), cluster_labels=())
 
 
 def _ambiguous(label: str, values: AbstractSet[str]) -> Gap:

@@ -12,11 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autoscaler.adapters.prometheus import layout
 from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Signal
 from autoscaler.settings_layout import LayoutSection
-from tests.adapters.prometheus.written import GIB, POLICY, assert_uses, history, measure, series, usage
+from tests.adapters.prometheus.written import (
+    GIB,
+    POLICY,
+    SIGNALS_POLICY,
+    assert_uses,
+    counted,
+    gauge,
+    history,
+    measure,
+    series,
+    usage,
+)
 from tests.rig.prometheus_server import PrometheusServer, Series
 
 pytestmark = pytest.mark.rig
@@ -163,7 +176,34 @@ CASES = {
 }
 KUBELET = Path(__file__).with_name("kubelet-cadvisor.txt")
 """What a kubelet 1.36 exports of these three metrics with one pod on its node."""
-SIGNALS = ("cpu", "memory", "in use")
+PER_SECOND = {
+    layout.THROTTLED_PERIODS: 2.5,
+    layout.PERIODS: 10,
+    layout.CPU_PRESSURE: 0.1,
+    layout.MEMORY_PRESSURE: 0.05,
+}
+SIGNALS = {
+    Signal.THROTTLED: 0.25,
+    Signal.CPU_PRESSURE: 0.1,
+    Signal.MEMORY_PRESSURE: 0.05,
+    Signal.MEMORY_PEAK: 1.5 * GIB,
+}
+ALL = ("cpu", "memory", "in use", *SIGNALS)
+
+
+def with_signals(written: list[Series]) -> list[Series]:
+    """The same, with what a kubelet says of pressure, throttling and peaks; more of whatever uses too much."""
+    found = list(written)
+    for labels, values in written:
+        if labels["__name__"] in (IN_USE, "a:u"):
+            plain = {name: value for name, value in labels.items() if name != "__name__"}
+            more = 3 if values[0][1] > GIB else 1
+            found += [
+                counted(metric, plain, rate * (1 if metric == layout.PERIODS else more))
+                for metric, rate in PER_SECOND.items()
+            ]
+            found.append(gauge(layout.MEMORY_PEAK, plain, 1.5 * GIB * more))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -172,18 +212,19 @@ def measured(prometheus: PrometheusServer) -> dict[str, Measurements]:
     return {}
 
 
-@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.parametrize("signal", ALL)
 @pytest.mark.parametrize("name", CASES)
 async def test_the_right_numbers_in_every_layout(
     prometheus: PrometheusServer, measured: dict[str, Measurements], name: str, signal: str
 ) -> None:
     case, container = CASES[name], ContainerRef(f"layout-{list(CASES).index(name)}", "sim-0", "app")
     if name not in measured:
-        prometheus.write(case.write(container))
-        layout = LayoutSection.model_validate(case.settings).layout()
-        measured[name] = await measure(prometheus.url, {container: POLICY}, layout)
+        prometheus.write(with_signals(case.write(container)))
+        read = LayoutSection.model_validate(case.settings).layout()
+        measured[name] = await measure(prometheus.url, {container: SIGNALS_POLICY}, read)
     found = measured[name]
-    assert tuple(problem.reason for problem in found.problems) == case.notes
+    reasons = [problem.reason for problem in found.problems]
+    assert reasons[: len(case.notes)] == list(case.notes)
     if case.gap is not None:
         gap = found.of(container)
         assert isinstance(gap, Gap)
@@ -196,8 +237,14 @@ async def test_the_right_numbers_in_every_layout(
         np.testing.assert_allclose(state.cpu, 0.5, rtol=1e-5)
     elif signal == "memory":
         assert set(state.memory.tolist()) == {GIB}
-    else:
+    elif signal == "in use":
         assert found.in_use.of.get(container) == (GIB if case.in_use else None)
+    elif case.in_use:
+        np.testing.assert_allclose(state.signal(signal), SIGNALS[Signal(signal)], rtol=1e-4)
+        assert not {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} & {*reasons}
+    else:
+        assert np.isnan(state.signal(signal)).all()
+        assert {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} <= {*reasons}
 
 
 async def test_a_real_kubelets_export(prometheus: PrometheusServer) -> None:

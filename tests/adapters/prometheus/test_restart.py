@@ -64,7 +64,7 @@ def measure(past: Past, history: History | None, after: int | None, end: int, mo
     batch = Batch({REF: Member(history, Window({}))}, GRID, 300, spans, Layout())
     batch.open()
     for chunk in reversed(batch.chunks(most_points)):
-        batch.fill(chunk, past.answer(chunk.resource, chunk.span))
+        batch.fill(chunk, past.answer(Resource(chunk.reading.name), chunk.span))
     return batch.fold()[REF]
 
 

@@ -79,12 +79,12 @@ async def test_a_cluster_that_becomes_another_is_ambiguous(then: Mapping[str, st
     """Renamed, or no longer scraped while another one is: nobody can tell."""
     endpoint, survey = Endpoint(sim(cluster="eu"), sim()), Survey(ANY)
     await survey.renew(endpoint, {SIM}, 0)
-    assert 'cluster=~"|eu"' in survey.layout.matchers
-    assert 'k8s_cluster=""' in survey.layout.matchers
+    assert 'cluster=~"|eu"' in survey.layout.cluster
+    assert 'k8s_cluster=""' in survey.layout.cluster
     endpoint.series = [sim(**then)]
     await survey.renew(endpoint, {SIM}, VALID_S)
     assert (survey.ambiguous is not None) == ambiguous
-    assert 'cluster=~"|eu"' in survey.layout.matchers
+    assert 'cluster=~"|eu"' in survey.layout.cluster
     endpoint.series = [sim(cluster="eu")]
     await survey.renew(endpoint, {SIM}, 2 * VALID_S)
     assert survey.ambiguous is None

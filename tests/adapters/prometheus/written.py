@@ -11,7 +11,7 @@ from autoscaler.adapters.prometheus.layout import ANY, CPU, IN_USE, MEMORY, Layo
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, History, Measurements
 from autoscaler.core.policy import Policy
-from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from autoscaler.core.recommender import Grid, Samples, Signal, Situation, Target, WindowRecommender
 from tests.rig.prometheus_server import Series
 
 SCRAPE_S = 15
@@ -29,6 +29,17 @@ class Window(WindowRecommender):
 
 
 POLICY = Policy("p", Window({}), grid=Grid(60, 600))
+
+
+class Everything(Window):
+    """Reads every signal, and those of a policy's own that its parameters name."""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({*Signal, *self.params})
+
+
+SIGNALS_POLICY = Policy("p", Everything({}), grid=Grid(60, 600))
 
 
 def series(
@@ -54,6 +65,18 @@ def series(
 def usage(container: ContainerRef, cores: float, memory: float, **labels: str) -> list[Series]:
     """Twenty minutes of all three signals up to now."""
     return series({**container._asdict(), **labels}, cores, memory)
+
+
+def counted(metric: str, labels: Mapping[str, str], rate: float, ago_s: int = AGO_S, start: float = 1) -> Series:
+    """A counter that grows by so much a second, from `start` on."""
+    newest = int(time.time()) // SCRAPE_S * SCRAPE_S - 2
+    at = range(newest - ago_s, newest + 1, SCRAPE_S)
+    return {"__name__": metric, **labels}, [(t, start + rate * (t - at[0])) for t in at]
+
+
+def gauge(metric: str, labels: Mapping[str, str], value: float, ago_s: int = AGO_S) -> Series:
+    """A gauge that stays as it is."""
+    return counted(metric, labels, 0, ago_s, value)
 
 
 async def measure(url: str, wanted: Mapping[ContainerRef, Policy], layout: Layout = ANY) -> Measurements:
