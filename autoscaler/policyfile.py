@@ -67,6 +67,7 @@ def read_policy(document: Document, catalog: Catalog) -> Loaded:
         grid=spec.metrics.grid,
         rate_window=spec.metrics.rate_window,
         signals={name: section.query for name, section in spec.metrics.signals.items()},
+        min_coverage=spec.metrics.min_coverage,
         source=f"{document.source}:{document.marks[()][0]}",
     )
     warnings = [document.fault(("spec", *path), text) for path, text in _idle(spec, recommender)]
@@ -211,6 +212,8 @@ def _metrics_contradictions(metrics: MetricsSection) -> Iterator[_Objection]:
     if metrics.rate_window < metrics.step:
         window = format_duration(metrics.rate_window)
         yield (*path, "rateWindow"), f"{window} is shorter than the step {step}: usage in between would not be seen"
+    if metrics.min_coverage > 1:
+        yield (*path, "minCoverage"), "there are never more than 100% of the samples; write up to 100%"
     count = metrics.grid.lookback // metrics.grid.block
     if count > MAX_SAMPLES:
         text = f"{lookback} at {metrics.grid.block} s are {count:,} samples a container; at most {MAX_SAMPLES:,}"

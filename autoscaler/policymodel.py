@@ -187,6 +187,7 @@ class MetricsSection(Section):
     step: Duration = Field(timedelta(seconds=60), description="Distance of samples.")
     rate_window: Duration = Field(timedelta(minutes=5), description="Range of the CPU rate.")
     signals: dict[SignalName, SignalSection] = Field({}, description="For recommenders that read them.")
+    min_coverage: Ratio = Field(0.8, description="Share of the samples without which nothing is lowered.")
 
     @property
     def grid(self) -> Grid:

@@ -61,7 +61,7 @@ def consult(
                 grid.step,
                 grid.block,
                 container.last_terminated,
-                _own_from(candidate.pod, candidate.policy),
+                own_from(candidate.pod, candidate.policy),
             )
             groups[id(recommender)].append((candidate, container, situation))
     patience = config.recommender_patience.total_seconds()
@@ -75,7 +75,7 @@ def consult(
                 candidate.hold = Hold(hold.reason, f"container {container.name}: {hold.detail}")
 
 
-def _own_from(pod: Pod, policy: Policy) -> int:
+def own_from(pod: Pod, policy: Policy) -> int:
     """When the first sample ends that no pod of the same name before this one had a part in, unix seconds."""
     if pod.created_at is None:
         return 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from autoscaler.core.foreign import told
 from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.presence import Seen
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, PEAKS, Grid, Recommender, Samples
 from autoscaler.core.units import Bytes
@@ -35,7 +36,8 @@ class History:
     """One container's past under one policy. Instants are unix seconds on the grid.
 
     `folded_until`: end of the newest block in `state`. `newest_at`: end of the newest sample. `failure`: what fold
-    raised, if it did; the state is then of no use.
+    raised, if it did; the state is then of no use. `seen`: for which steps there are values; None where that is not
+    kept. `partial_at`: the newest instant of an answer that the server said was partial; 0: there has been none.
     """
 
     state: Any
@@ -44,6 +46,8 @@ class History:
     first_at: int
     newest_at: int
     failure: str = ""
+    seen: Seen | None = None
+    partial_at: int = 0
 
     @property
     def open(self) -> Samples:
@@ -77,7 +81,7 @@ class Measurements:
     """The newest that is known of usage. Immutable; a new one is published after each measurement.
 
     `measured_at` is when the newest successful measurement was made (None: never). `default` says why a container that
-    is not in `histories` has none.
+    is not in `histories` has none. `scrape_interval_s`: how often containers are scraped; None: not found out.
     """
 
     measured_at: datetime | None = None
@@ -85,6 +89,7 @@ class Measurements:
     default: Gap = Gap(Reason.NO_DATA, "no samples in Prometheus")
     problems: tuple[Problem, ...] = ()
     in_use: MemoryInUse = MemoryInUse()
+    scrape_interval_s: int | None = None
 
     def of(self, container: ContainerRef) -> History | Gap:
         return self.histories.get(container, self.default)
@@ -106,7 +111,8 @@ def advance(
         return history
     if history is None:
         start = _start(recommender)
-        history = History(start[0], EMPTY, 0, int(samples.end_at[0]), 0, failure=start[1])
+        first_at = int(samples.end_at[0])
+        history = History(start[0], EMPTY, 0, first_at, 0, failure=start[1], seen=Seen.nothing(grid))
     newest = int(samples.end_at[-1])
     pending = _locked(history.open + samples)
     closed_until = newest - newest % grid.block
@@ -120,6 +126,9 @@ def advance(
             raise
         except BaseException as error:  # a plug-in may raise anything: it costs its own containers alone
             failure = told(error)
+    seen = (history.seen or Seen.nothing(grid)).overall(complete, grid)
+    if sample_s == grid.step:
+        seen = seen.recently(samples, grid)
     recent = history.recent + samples if sample_s == grid.step else history.recent
     recent = _compact(recent.after(newest - grid.fine)) if len(recent) else pending[cut:]
     return replace(
@@ -129,6 +138,7 @@ def advance(
         folded_until=max(history.folded_until, closed_until),
         newest_at=newest,
         failure=failure,
+        seen=seen,
     )
 
 

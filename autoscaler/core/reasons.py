@@ -372,7 +372,16 @@ class Reason(StrEnum):
         "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
         _NOTIFY,
     )
-    INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
+    INSUFFICIENT_HISTORY = "InsufficientHistory", "There is too little history yet, of this pod or at all."
+    LOW_COVERAGE = "LowCoverage", "Samples are missing: raises alone.", "See metrics.minCoverage, and scrapes."
+    SCRAPE_GAP = "ScrapeGap", "Over a tenth of the samples is in holes: raises alone.", "See why scrapes failed then."
+    RATE_WINDOW_TOO_SHORT = "RateWindowTooShort", "CPU is scraped too seldom: it stays.", "Raise metrics.rateWindow."
+    PARTIAL_RESPONSE = "PartialResponse", "The server left data out: raises alone.", "Look at the stores behind it."
+    COUNTER_RESET = (
+        "CounterReset",
+        "Restarts make CPU usage read too low: it is not lowered.",
+        "Read the container's log.",
+    )
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY

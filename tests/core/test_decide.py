@@ -288,6 +288,10 @@ CASES = [
     ),
     _reason(Reason.COOLDOWN, lambda: decided(pod(asks=(ASK,)), COOLING), "until 2026-11-29T12:00:40+00:00"),
 ]
+OF_DOUBTS = {
+    *(Reason.LOW_COVERAGE, Reason.SCRAPE_GAP, Reason.PARTIAL_RESPONSE, Reason.COUNTER_RESET),
+    Reason.RATE_WINDOW_TOO_SHORT,
+}  # tests/core/test_doubted.py
 ACTING = {Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE}
 
 
@@ -303,7 +307,8 @@ def test_reason(reason: Reason, decision: Callable[[], Decision], detail: str) -
 
 def test_every_reason_has_a_case() -> None:
     cases = {str(case.id) for case in CASES}  # type: ignore[attr-defined]
-    elsewhere = {str(reason) for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS | SHOWN_IN_TESTS_OF_MIGRATIONS}
+    tested = ON_THE_LADDER | OF_MEMORY_LIMITS | IN_BUDGETS | OF_DOUBTS | SHOWN_IN_TESTS_OF_MIGRATIONS
+    elsewhere = {str(reason) for reason in tested}
     assert cases | elsewhere == {str(reason) for reason in Reason}
 
 

@@ -47,6 +47,9 @@ SCENARIOS = {
     "SER-09": "adapters/prometheus/test_clusters.py::test_ser_09_two_clusters_hold_until_one_is_named",
     "SER-10, incarnations": "core/test_consult.py::"
     "test_samples_of_a_pod_that_had_the_name_before_are_told_from_its_own",
+    "PRM-06": "core/test_doubted.py::test_prm_06_a_rate_window_of_one_scrape_is_named_with_both_numbers",
+    "PRM-11": "core/test_doubted.py::test_prm_11_what_is_no_number_is_left_out",
+    "PRM-13, half of the pods": "core/test_doubted.py::test_prm_13_half_of_the_pods_lower_nothing_and_raise",
     "ACC-10": "e2e/test_other_sizers.py::test_what_a_horizontal_one_scales_on_is_left_alone",
 }
 
