@@ -124,6 +124,20 @@ class Samples:
 EMPTY = Samples.of((), (), ())
 
 
+class OomKill(NamedTuple):
+    """One kill for lack of memory. It is reported until the container ends in another way, long after its limit may
+    have been raised: what is done about it is to follow from it, not from how often it was seen."""
+
+    pod_uid: str
+    container: str
+    finished_at: datetime
+
+
+_BEFORE_END_S = 600
+_FULL = 0.95
+_BY_SIGNAL = range(129, 256)  # exit codes of programs that were killed
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Situation:
     """What a recommender may know beside its state.
@@ -133,6 +147,9 @@ class Situation:
 
     The past goes by the pod's name, and pods may have had it before. `own_from` (unix seconds): from then on all
     samples are of this pod alone, however late the series of one before it ended; 0 where that is not known.
+
+    `pod_uid`, `container`, `restarts`: whose past it is, and how often it has started anew. `started_at`: when it last
+    did (unix seconds); 0 where that is not known.
     """
 
     now: datetime
@@ -143,10 +160,49 @@ class Situation:
     block_s: int
     last_terminated: Termination | None = None
     own_from: int = 0
+    pod_uid: str = ""
+    container: str = ""
+    restarts: int = 0
+    started_at: int = 0
 
     def own(self, samples: Samples) -> Samples:
         """Those of the samples that are of this pod alone, for recommenders that want to start anew with each."""
         return samples.after(self.own_from - 1)
+
+    @property
+    def oom_kill(self) -> OomKill | None:
+        """The newest kill for lack of memory, if the container's last end was one that has a time."""
+        ended = self.last_terminated
+        if ended is None or ended.reason != "OOMKilled" or ended.finished_at is None:
+            return None
+        return OomKill(self.pod_uid, self.container, ended.finished_at)
+
+    def startup_peak(self, samples: Samples, within_s: int) -> float | None:
+        """The most memory in bytes within so many seconds after the last start; None if there is no sample of then.
+
+        The first of the samples may begin before the start.
+        """
+        if not self.started_at:
+            return None
+        began = samples.after(self.started_at)
+        memory = began.memory[began.end_at <= self.started_at + within_s]
+        known = memory[np.isfinite(memory)]
+        return float(known.max()) if len(known) else None
+
+    @property
+    def out_of_gpu_memory(self) -> bool:
+        """Whether the container's last end looks as if memory of its GPU had run out, which is an error of the program.
+
+        More memory of the container is no help then. Needs `Signal.GPU_MEMORY_FILLED` of the minutes before the end.
+        """
+        ended = self.last_terminated
+        if ended is None or ended.reason != "Error" or ended.exit_code in _BY_SIGNAL or ended.finished_at is None:
+            return False
+        end = int(ended.finished_at.timestamp())
+        # the sample that is running at the end counts as well, as it began before
+        before = self.recent.after(end - _BEFORE_END_S)
+        filled = before.signal(Signal.GPU_MEMORY_FILLED)[before.end_at < end + self.sample_s]
+        return bool((filled >= _FULL).any())
 
 
 class Step(NamedTuple):
