@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ class Chunk(NamedTuple):
 class Batch:
     """The members' missing samples: for each span an array of one row a container for each reading.
 
-    `wanted` signals and the policy's `own` queries are asked for beside CPU and memory.
+    `wanted` signals and the policy's `own` queries are asked for beside CPU and memory. `least`: samples without which
+    a rate would be too low. `partial` is to be set where an answer was not whole.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Batch:
         layout: Layout,
         wanted: AbstractSet[str] = frozenset(),
         own: Mapping[str, str] = _NOTHING,
+        least: int = 0,
     ) -> None:
+        self.partial = False
         self.members = members
         self.spans = spans
         self._grid = grid
@@ -71,7 +75,7 @@ class Batch:
         self._tables: list[dict[str, NDArray[np.float32]]] = []
         pods = {container.pod_ref for container in members}
         containers = {container.container for container in members}
-        self._readings = readings(layout, pods, containers, rate_window_s, wanted, own)
+        self._readings = readings(layout, pods, containers, rate_window_s, wanted, own, least)
 
     def chunks(self, most_points: int) -> tuple[Chunk, ...]:
         """The requests that it takes, oldest first."""
@@ -124,6 +128,8 @@ class Batch:
                 signals = {name: values[row] for name, values in table.items() if name not in _RESOURCES}
                 samples = Samples(end_at, table[Resource.CPU][row], table[Resource.MEMORY][row], signals)
                 history = advance(history, samples, recommender, self._grid, sample_s=span.step)
+            if history is not None and self.partial:
+                history = replace(history, partial_at=self.spans[-1].last)
             folded[container] = history
         self._tables = []
         return folded

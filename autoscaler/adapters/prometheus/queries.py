@@ -39,9 +39,15 @@ def of_pods(layout: Layout, pods: AbstractSet[PodRef], most_letters: int = range
     return selector(layout, {pod.namespace for pod in pods}, names if few else ())
 
 
-def cpu(layout: Layout, matchers: str, rate_window_s: int) -> str:
-    """Cores used by each container: the mean over the window that ends at the instant asked for."""
-    return f"max by ({_by(layout)}) ({_cores(layout, matchers, rate_window_s)})"
+def cpu(layout: Layout, matchers: str, rate_window_s: int, least: int = 0) -> str:
+    """Cores used by each container: the mean over the window that ends at the instant asked for.
+
+    `least`: where fewer samples are in the window there is no value, as it would be too low. 0: not asked.
+    """
+    if not least:
+        return f"max by ({_by(layout)}) ({_cores(layout, matchers, rate_window_s)})"
+    series = f"{layout.cpu}{{{matchers}}}[{rate_window_s}s]"
+    return f"max by ({_by(layout)}) (sum without (cpu) (rate({series}) and count_over_time({series}) >= {least}))"
 
 
 def memory(layout: Layout, matchers: str, step_s: int) -> str:

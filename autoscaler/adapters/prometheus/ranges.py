@@ -76,7 +76,7 @@ def batches(containers: Sequence[ContainerRef], columns: int) -> Iterator[tuple[
     for container in sorted(containers):
         by_pod.setdefault((container.namespace, container.pod), []).append(container)
     most_pods = len(by_pod) if len(containers) * columns <= MOST_POINTS else MOST_PODS
-    most_letters = math.inf if most_pods > MOST_PODS else MOST_LETTERS
+    most_letters = math.inf if most_pods > MOST_PODS else MOST_LETTERS // 2  # a query may name them twice
     batch: list[ContainerRef] = []
     pods = letters = 0
     for (_, name), of_pod in by_pod.items():

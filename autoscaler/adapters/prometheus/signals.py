@@ -57,14 +57,16 @@ def readings(
     rate_window_s: int,
     wanted: AbstractSet[str] = frozenset(),
     own: Mapping[str, str] | None = None,
+    least: int = 0,
 ) -> tuple[Reading, ...]:
-    """What to ask for of these pods: CPU, memory, the signals that are wanted, and the policy's `own` queries."""
+    """What to ask for of these pods: CPU, memory, the signals that are wanted, and the policy's `own` queries. `least`:
+    as of `queries.cpu`."""
 
     def selected(times: int = 1) -> str:
         return queries.of_pods(layout, pods, MOST_LETTERS // times)
 
     names, window = layout.names, rate_window_s
-    cpu = queries.cpu(layout, selected(), window)
+    cpu = queries.cpu(layout, selected(2 if least else 1), window, least)
     found = [
         Reading(Resource.CPU, lambda step: cpu, names, most=_CORES),
         Reading(Resource.MEMORY, lambda step: queries.memory(layout, selected(), step), names, most=_BYTES),

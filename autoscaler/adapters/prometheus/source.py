@@ -47,6 +47,7 @@ _SHORTEST_NOW_S = 60
 _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
+_WHOLE_FOR_S = 600  # answers, before what was partial is read again
 _SOURCE = "Prometheus"
 
 
@@ -251,6 +252,8 @@ class PrometheusMetrics:
             if tracked.measured_until is not None and tracked.measured_until > now + _MOST_AHEAD_S:
                 # of a clock that was set back since: what follows would not be newer for as long as that
                 tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=NOT_YET)
+            if tracked.history is not None and _whole_again(tracked.history, tracked.measured_until):
+                tracked = self._tracked[container] = replace(tracked, measured_until=None)
             since = -1 if tracked.measured_until is None else tracked.measured_until
             groups[tracked.key.grid, tracked.key.asked, since].append(container)
         for (grid, asked, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
@@ -259,9 +262,20 @@ class PrometheusMetrics:
             spans = ranges.spans(after, end, grid)
             for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
                 tracked_part = {container: self._tracked[container] for container in part}
-                members = {c: Member(t.history, t.policy.recommender) for c, t in tracked_part.items()}
+                members = {
+                    c: Member(None if after is None else t.history, t.policy.recommender)
+                    for c, t in tracked_part.items()
+                }
+                least = self._survey.least_samples(asked.rate_window_s)
                 batch = Batch(
-                    members, grid, asked.rate_window_s, spans, self._survey.layout, asked.signals, dict(asked.own)
+                    members,
+                    grid,
+                    asked.rate_window_s,
+                    spans,
+                    self._survey.layout,
+                    asked.signals,
+                    dict(asked.own),
+                    least,
                 )
                 yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
 
@@ -304,6 +318,7 @@ class PrometheusMetrics:
                         failure = error
                     else:
                         self._note_partial(cycle, missing)
+                        work.batch.partial |= bool(missing)
             cycle.finish(1)
 
         work.batch.open()
@@ -337,12 +352,13 @@ class PrometheusMetrics:
             cycle.problems[problem] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
+        every_s = self._survey.scrape_interval_s if self._survey.interval_known else None
         doubt, doubts = self._survey.ambiguous, self._survey.disputed
         histories = {
             container: doubt or doubts.get(container) or tracked.history or tracked.gap
             for container, tracked in self._tracked.items()
         }
-        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use)
+        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use, every_s)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
@@ -369,3 +385,10 @@ class PrometheusMetrics:
                     continue
             spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
         return missing
+
+
+def _whole_again(history: History, measured_until: int | None) -> bool:
+    """Whether what a partial answer left out of a history may be there now."""
+    return (
+        bool(history.partial_at) and measured_until is not None and measured_until - history.partial_at >= _WHOLE_FOR_S
+    )

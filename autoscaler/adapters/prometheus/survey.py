@@ -21,6 +21,7 @@ from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.quality import SCRAPES_IN_A_WINDOW
 from autoscaler.core.reasons import Reason
 
 Ask = Callable[[str], Awaitable[list[Series]]]
@@ -32,6 +33,7 @@ VALID_S = 600.0
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
 _MOST_NAMED = 4
+_COVERED = 0.8  # of a rate's window
 _TIMES_SELECTED = 6  # a query that compares copies holds its matchers so often
 _SOURCES = ("job", "metrics_path")  # who scraped what
 
@@ -56,6 +58,12 @@ class Survey:
         self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
+
+    def least_samples(self, window_s: int) -> int:
+        """How many samples a rate's window must hold for the rate not to be too low; 0: not known, or never so many."""
+        if not self.interval_known or window_s < SCRAPES_IN_A_WINDOW * self.scrape_interval_s:
+            return 0
+        return int(_COVERED * window_s / self.scrape_interval_s)
 
     async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float, *, gpus: bool = False) -> None:
         """Look again if it is time to, or if GPUs are asked for first; `now_s` is of a monotonic clock. Raises

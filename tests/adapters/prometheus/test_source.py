@@ -16,9 +16,10 @@ from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from autoscaler.core.recommender import Grid, Samples, Signal, Situation, Target, WindowRecommender
 from autoscaler.core.units import Bytes
 from tests.adapters.prometheus.servers import SCRAPE_S, FakePrometheus, refusal, result, serve
+from tests.adapters.prometheus.written import SIGNALS_POLICY
 
 NOW = 1_795_759_217
 END = 1_795_759_140  # two scrapes ago, on the minute
@@ -444,6 +445,32 @@ async def test_partial_answers_are_reported() -> None:
     ]
 
 
+async def test_a_partial_answer_is_carried_with_its_histories_and_read_again_once_answers_are_whole() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        assert history(await metrics.measure_once(), ref("a")).partial_at == 0
+        server.warnings = ["store 1 is down"]
+        server.now += 60
+        assert history(await metrics.measure_once(), ref("a")).partial_at == END + 60
+        server.warnings = []
+        server.now += 600
+        assert history(await metrics.measure_once(), ref("a")).partial_at == END + 60
+        server.requests.clear()
+        server.now += 60
+        whole = history(await metrics.measure_once(), ref("a"))
+    assert whole.partial_at == 0
+    assert len(server.asked("max_over_time")) == 60
+    assert len(whole.state) == 60
+
+
+async def test_a_rate_without_most_of_its_window_is_not_asked_for() -> None:
+    """Scrapes are 30 s apart, so that five minutes hold ten."""
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        assert (await metrics.measure_once()).scrape_interval_s == SCRAPE_S
+    assert all(") >= 8" in form["query"] for form in server.ranges if "rate" in form["query"])
+
+
 async def test_a_clock_that_was_set_back_starts_anew() -> None:
     server = fake("a")
     server.now += 36_000
@@ -592,6 +619,17 @@ async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -
                 assert 2000 * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= 100_000
     assert max(counts) <= 7  # 5 more every ten minutes: at most 12
     assert measured.problems == ()
+
+
+async def test_a_turn_with_every_signal_costs_no_more_than_twelve_queries() -> None:
+    server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
+    policy = replace(SIGNALS_POLICY, grid=Grid(60, 180))
+    async with measuring(server, dict.fromkeys(server.usage, policy), timeout_s=60) as metrics:
+        await metrics.measure_once()
+        server.now += 60
+        server.requests.clear()
+        await metrics.measure_once()
+        assert len(server.requests) == 4 + len(Signal) <= 12
 
 
 async def test_what_cannot_be_compared_is_said_and_without_clusters_nothing_is_read() -> None:
