@@ -1,23 +1,32 @@
 """Signals of recommenders, against a real Prometheus 3: recorded scenarios (SER-…, PRM-…), and what they cost."""
 
 import math
+import random
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import promql_parser
 import pytest
 
-from autoscaler.adapters.prometheus import layout
+from autoscaler.adapters.prometheus import layout, ranges
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.signals import asked, gpus_attributed, gpus_unattributed, readings
-from autoscaler.core.history import ContainerRef, Measurements
-from autoscaler.core.model import PodRef
+from autoscaler.core.decide import decide
+from autoscaler.core.history import ContainerRef, History, Measurements
+from autoscaler.core.model import PodRef, ResourceList
 from autoscaler.core.policy import Policy
-from autoscaler.core.recommender import Grid, Signal
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Grid, Samples, Signal, Situation, Target
+from autoscaler.core.units import Bytes, Millicores
 from tests.adapters.prometheus.written import (
     AGO_S,
     GIB,
     POLICY,
+    SCRAPE_S,
     SIGNALS_POLICY,
     Everything,
     counted,
@@ -26,6 +35,7 @@ from tests.adapters.prometheus.written import (
     measure,
     usage,
 )
+from tests.build import config, pod, policy, snapshot
 from tests.rig.prometheus_server import PrometheusServer, Series
 
 pytestmark = pytest.mark.rig
@@ -168,6 +178,101 @@ def test_a_query_names_what_servers_can_read() -> None:
     assert few == 'x{pod=~"(?:a[.]b-0|c)",container=~"(?:app)"}'
     many = asked('x{pod=~"$pod"} / y{pod=~"$pod"}', {PodRef("n", f"{i:050}") for i in range(200)}, {"app"})
     assert many == 'x{pod=~".+"} / y{pod=~".+"}'
+
+
+class BySignals(Everything):
+    """More CPU where it is short, and the memory of the GPU besides its own peak."""
+
+    def recommend(self, state: Samples, situation: Situation) -> Target:
+        seen = {name: float(np.nanmax(state.signal(name))) for name in self.signals}
+        short = seen[Signal.THROTTLED] + seen[Signal.CPU_PRESSURE] + seen[Signal.MEMORY_PRESSURE]
+        gpu = seen[Signal.GPU_MEMORY] * seen[Signal.GPU_MEMORY_FILLED] * seen[Signal.GPU_UTILISATION]
+        return Target(0.5 + short + seen["frameTime"], seen[Signal.MEMORY_PEAK] + gpu)
+
+
+async def test_a_recommender_that_reads_everything(prometheus: PrometheusServer) -> None:
+    sim = ContainerRef("every", "sim-0", "app")
+    labels = {**sim._asdict(), "cluster": "every"}
+    gpu = {**labels, "UUID": "GPU-7"}
+    prometheus.write(usage(sim, 0.5, GIB, cluster="every"))
+    prometheus.write(
+        [
+            counted(layout.PERIODS, labels, 10),
+            counted(layout.THROTTLED_PERIODS, labels, 2.5),
+            counted(layout.CPU_PRESSURE, labels, 0.1),
+            counted(layout.MEMORY_PRESSURE, labels, 0.05),
+            gauge(layout.MEMORY_PEAK, labels, 1.5 * GIB),
+            gauge(layout.GPU_MEMORY, gpu, 2048),
+            gauge(layout.GPU_MEMORY_FREE, gpu, 2048),
+            gauge(layout.GPU_ENGINE, gpu, 0.5),
+            gauge("frame_seconds", {"namespace": "every", "pod": "sim-0"}, 0.1),
+        ]
+    )
+    made = Policy("p", BySignals({"frameTime": 1}), grid=Grid(60, 600), signals={"frameTime": OWN})
+    measured = await measure(prometheus.url, {sim: made})
+    assert measured.measured_at is not None
+    shot = snapshot(pod(name="sim-0", namespace="every"), at=measured.measured_at)
+    plan = decide(shot, measured, config(policy(made.recommender)))
+    (decision,) = plan.decisions
+    assert decision.reason is Reason.INCREASE
+    (proposal,) = decision.proposals
+    assert proposal.proposed.requests == ResourceList(Millicores(1000), Bytes(int(2 * GIB)))
+
+
+def test_a_back_fill_reads_what_live_measuring_does(prometheus: PrometheusServer) -> None:
+    """Two hours of numbers by chance, minute by minute, and at once in blocks: the same state."""
+    sim, chance = ContainerRef("fill", "sim-0", "app"), random.Random(11)
+    labels, gpu = sim._asdict(), {**sim._asdict(), "UUID": "GPU-8"}
+    newest = int(time.time()) // SCRAPE_S * SCRAPE_S - 2
+    at = range(newest - 7500, newest + 1, SCRAPE_S)
+    for metric, most, whose in (
+        *((layout.CPU, 3.0, labels), (layout.THROTTLED_PERIODS, 10.0, labels), (layout.PERIODS, 90.0, labels)),
+        *((metric, 9.0, labels) for metric in (layout.CPU_PRESSURE, layout.MEMORY_PRESSURE)),
+    ):
+        prometheus.write([({"__name__": metric, **whose}, list(accumulated(at, chance, most)))])
+    for metric, most, whose in (
+        *((metric, 2 * GIB, labels) for metric in (layout.MEMORY, layout.MEMORY_PEAK)),
+        *((metric, 4096.0, gpu) for metric in (layout.GPU_MEMORY, layout.GPU_MEMORY_FREE)),
+        *((metric, 1.0, gpu) for metric in (layout.GPU_ENGINE, layout.GPU_UTILISATION)),
+        ("frame_seconds", 1.0, {"namespace": "fill", "pod": "sim-0"}),
+    ):
+        values = [(t, 2147483632.0 if whose is gpu and chance.random() < 0.2 else chance.random() * most) for t in at]
+        prometheus.write([({"__name__": metric, **whose}, values)])
+    api, grid = PrometheusApi(Access(prometheus.url)), Grid(60, 60 * 4321, fine=1200)
+    end = (newest - 60) // 300 * 300 + 60
+    start = end - 6000
+    recommender = Everything({"frameTime": 1})
+
+    def folded(before: History | None, after: int, until: int) -> History | None:
+        spans = ranges.spans(after, until, grid)
+        one = Layout(variants=layout.VARIANTS[:1])
+        own = {"frameTime": OWN}
+        batch = Batch({sim: Member(before, recommender)}, grid, 300, spans, one, recommender.signals, own)
+        batch.open()
+        for chunk in batch.chunks(ranges.MOST_POINTS):
+            batch.fill(chunk, api.range(batch.query(chunk), chunk.span).result)
+        return batch.fold()[sim]
+
+    live = None
+    for minute in range(start, end, 60):
+        live = folded(live, minute, minute + 60)
+    restarted = folded(None, start, end)
+    api.close()
+    assert live is not None
+    assert restarted is not None
+    assert {*live.state.signals} == {*Signal, "frameTime"}
+    whole = live.state.after(start + 299)
+    np.testing.assert_array_equal(whole.end_at, restarted.state.after(start + 299).end_at)
+    for name, values in whole.signals.items():
+        assert np.isfinite(values).any(), name
+        np.testing.assert_array_equal(values, restarted.state.after(start + 299).signal(name), err_msg=name)
+
+
+def accumulated(at: range, chance: random.Random, most: float) -> Iterator[tuple[float, float]]:
+    total = 1.0
+    for t in at:
+        total += chance.random() * most
+        yield t, total
 
 
 @pytest.mark.parametrize("names", [KUBELET, EXPORTED])
