@@ -191,7 +191,7 @@ def test_nothing_is_expected_of_before_the_pod_and_before_the_first_sample() -> 
 
 # --- properties
 
-USED = st.lists(st.floats(0.0625, 2.0, width=32), min_size=120, max_size=120)
+USED = st.lists(st.floats(0.0625, 0.375, width=32), min_size=120, max_size=120)
 MISSING = st.one_of(
     st.sets(st.integers(1, 118)),
     st.tuples(st.integers(1, 100), st.integers(0, 60)).map(lambda hole: set(range(hole[0], min(118, sum(hole))))),

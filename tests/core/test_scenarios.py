@@ -49,6 +49,7 @@ SCENARIOS = {
     "test_samples_of_a_pod_that_had_the_name_before_are_told_from_its_own",
     "PRM-06": "core/test_doubted.py::test_prm_06_a_rate_window_of_one_scrape_is_named_with_both_numbers",
     "PRM-11": "core/test_doubted.py::test_prm_11_what_is_no_number_is_left_out",
+    "PRM-13": "bad_days/test_prometheus.py::test_prm_13_an_hour_without_usage_changes_nothing_and_ends_by_itself",
     "PRM-13, half of the pods": "core/test_doubted.py::test_prm_13_half_of_the_pods_lower_nothing_and_raise",
     "ACC-10": "e2e/test_other_sizers.py::test_what_a_horizontal_one_scales_on_is_left_alone",
 }
