@@ -1,10 +1,12 @@
 # The build stage has pip, the package index and the source; the final stage gets the finished environment alone.
 FROM python:3.13-slim AS build
+# sigv4, where Prometheus is Amazon's
+ARG EXTRAS=
 WORKDIR /src
 RUN python -m venv --without-pip /opt/bridge-autoscaler
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY autoscaler ./autoscaler
-RUN python -m pip --python /opt/bridge-autoscaler/bin/python install --no-cache-dir --constraint constraints.txt .
+RUN python -m pip --python /opt/bridge-autoscaler/bin/python install --no-cache-dir --constraint constraints.txt ".${EXTRAS:+[$EXTRAS]}"
 
 FROM python:3.13-slim
 RUN python -m pip uninstall --yes --root-user-action=ignore pip

@@ -14,7 +14,7 @@ from autoscaler.core.foreign import told
 from autoscaler.core.labels import LabelSelector, Operator, Requirement
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import FallbackAction, Mode, Policy, Selector, Strategy
-from autoscaler.core.recommender import Recommender
+from autoscaler.core.recommender import Recommender, Signal
 from autoscaler.plugins import Catalog, UnknownRecommender
 from autoscaler.policymodel import (
     ContainerSection,
@@ -66,6 +66,8 @@ def read_policy(document: Document, catalog: Catalog) -> Loaded:
         fallback=spec.fallback.core(spec.mode),
         grid=spec.metrics.grid,
         rate_window=spec.metrics.rate_window,
+        signals={name: section.query for name, section in spec.metrics.signals.items()},
+        min_coverage=spec.metrics.min_coverage,
         source=f"{document.source}:{document.marks[()][0]}",
     )
     warnings = [document.fault(("spec", *path), text) for path, text in _idle(spec, recommender)]
@@ -98,6 +100,7 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         needs = params.needs()
         recommender = factory(params)
         hash(recommender.fold_key)  # asked for in each turn: what it raises is found here, not there
+        reads = frozenset(recommender.signals)  # as well
     except (Refused, KeyboardInterrupt):
         raise
     except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
@@ -107,6 +110,9 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         need, lookback = format_duration(needs), format_duration(spec.metrics.lookback)
         why = f"{lookback} is shorter than the {need} of history that recommender {section.name} needs"
         raise Refused([document.fault(("spec", "metrics", "lookback"), f"{why}; write at least {need}")])
+    if lacking := sorted(reads - frozenset(Signal) - spec.metrics.signals.keys()):
+        text = f"recommender {section.name} reads {', '.join(map(str, lacking))}; define that under metrics.signals"
+        raise Refused([document.fault(("spec", "recommender", "name"), text)])
     return recommender
 
 
@@ -206,6 +212,8 @@ def _metrics_contradictions(metrics: MetricsSection) -> Iterator[_Objection]:
     if metrics.rate_window < metrics.step:
         window = format_duration(metrics.rate_window)
         yield (*path, "rateWindow"), f"{window} is shorter than the step {step}: usage in between would not be seen"
+    if metrics.min_coverage > 1:
+        yield (*path, "minCoverage"), "there are never more than 100% of the samples; write up to 100%"
     count = metrics.grid.lookback // metrics.grid.block
     if count > MAX_SAMPLES:
         text = f"{lookback} at {metrics.grid.block} s are {count:,} samples a container; at most {MAX_SAMPLES:,}"
@@ -230,6 +238,8 @@ def _idle(spec: Spec, recommender: Recommender[Any]) -> Iterator[_Objection]:
     if window < timedelta(seconds=grid.block):
         text = f"{format_duration(window)} is shorter than the {grid.block} s to which a look-back of this length"
         yield ("metrics", "rateWindow"), f"{text} is reduced: CPU peaks in between are not seen"
+    for name in spec.metrics.signals.keys() - recommender.signals:
+        yield ("metrics", "signals", name), f"has no effect, as recommender {recommender.name} does not read it"
     remembers = recommender.params.remembers()
     if spec.metrics.lookback < remembers:
         text = f"{format_duration(spec.metrics.lookback)} is shorter than the {format_duration(remembers)}"

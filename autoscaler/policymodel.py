@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, PlainValidator, WithJsonSchema
 
+from autoscaler.adapters.prometheus.signals import PLACEHOLDERS
 from autoscaler.adapters.sessions.query import checked_query
 from autoscaler.core.foreign import shown
 from autoscaler.core.labels import Operator
@@ -32,7 +34,14 @@ from autoscaler.core.policy import (
 )
 from autoscaler.core.recommender import Grid
 from autoscaler.core.units import Bytes, Millicores, parse_cpu, parse_memory, parse_quantity
-from autoscaler.names import checked_container, checked_label_key, checked_label_value, checked_name, checked_namespace
+from autoscaler.names import (
+    checked_container,
+    checked_label_key,
+    checked_label_value,
+    checked_name,
+    checked_namespace,
+    checked_signal,
+)
 from autoscaler.recommenders.parameters import STRICT, Duration, Ratio
 
 DEFAULT_RECOMMENDER = "percentile"
@@ -92,6 +101,8 @@ LabelValue = Annotated[str, AfterValidator(checked_label_value)]
 Port = Annotated[int, PlainValidator(_port), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})]
 Path = Annotated[str, AfterValidator(_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"})]
 Query = Annotated[str, AfterValidator(checked_query)]
+SignalName = Annotated[str, AfterValidator(checked_signal)]
+SignalQuery = Annotated[str, AfterValidator(partial(checked_query, placeholders=PLACEHOLDERS))]
 
 
 class Section(BaseModel):
@@ -161,12 +172,22 @@ class ContainerSection(Section):
         )
 
 
+class SignalSection(Section):
+    """A signal of the policy's own."""
+
+    query: SignalQuery = Field(
+        description="PromQL for a number by namespace and pod, and container if it likes; selects pods by $pod."
+    )
+
+
 class MetricsSection(Section):
     """Which samples are read from Prometheus."""
 
     lookback: Duration = Field(timedelta(days=14), description="How far back usage is read at the start.")
     step: Duration = Field(timedelta(seconds=60), description="Distance of samples.")
     rate_window: Duration = Field(timedelta(minutes=5), description="Range of the CPU rate.")
+    signals: dict[SignalName, SignalSection] = Field({}, description="For recommenders that read them.")
+    min_coverage: Ratio = Field(0.8, description="Share of the samples without which nothing is lowered.")
 
     @property
     def grid(self) -> Grid:

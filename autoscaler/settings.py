@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
@@ -24,10 +24,12 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from autoscaler import settings_prometheus
 from autoscaler.core.foreign import shown
 from autoscaler.core.policy import Budgets
 from autoscaler.names import checked_namespace
 from autoscaler.recommenders.parameters import STRICT, Duration
+from autoscaler.settings_prometheus import FILES, SECTION, VARIABLES, PrometheusSection
 from autoscaler.strictyaml import Document, Fault, Refused, did_you_mean, load_documents, message
 
 API_VERSION = "bridge-autoscaler.dev/v1alpha1"
@@ -65,19 +67,6 @@ def _listed(value: object) -> object:
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
-
-
-def _url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        port_is_bad = parts.port == 0
-    except ValueError:
-        parts, port_is_bad = urlsplit(""), True
-    if "@" in value:  # not shown: it may hold a password
-        raise ValueError("must not hold credentials, which would end in logs; put a proxy that adds them in between")
-    if parts.scheme not in ("http", "https") or not parts.hostname or port_is_bad or parts.query or parts.fragment:
-        raise ValueError(f"{shown(value)} is not the address of a Prometheus; write it like http://prometheus:9090")
-    return value.rstrip("/")
 
 
 def _namespace(value: str) -> str:
@@ -158,7 +147,9 @@ class Settings(BaseSettings):
 
     kubeconfig: Path | None = Field(None, description="kubeconfig file. Default: in-cluster, else kubectl's rules.")
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    prometheus_url: Annotated[str, AfterValidator(_url)] | None = Field(None, description="Address of Prometheus.")
+    prometheus: Annotated[PrometheusSection, NoDecode] = Field(
+        PrometheusSection(), description="How Prometheus is reached."
+    )
     policies: Paths = Field((), description="Policy files and folders.")
     namespaces: Namespaces = Field((), description="Namespaces that are looked at. Default: all.")
     log_format: Literal["json", "console"] | None = Field(
@@ -208,6 +199,8 @@ class _Origin:
 
 
 FLAGS = {"namespaces": "--namespace"}
+_INNER_FLAGS = {"prometheus_url": (SECTION, "url")}
+_FORMER = {"prometheusUrl": "is now a key of the section prometheus: write prometheus: {url: …}"}
 
 
 def flag_of(field: str) -> str:
@@ -220,40 +213,85 @@ def variable_of(field: str) -> str:
     return ENV_PREFIX + field.upper()
 
 
+class _Values:
+    """Values from several places, and where each came from."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._origins: dict[tuple[str, ...], _Origin] = {}
+
+    def put(self, path: tuple[str, ...], value: object, origin: _Origin) -> None:
+        """Set the value of a setting, or of one key of a section."""
+        settings_prometheus.put(self.values, path, value)
+        self._origins[path] = origin
+
+    def fault(self, path: tuple[str, ...], text: str) -> Fault:
+        """A fault of the value at a path, at the place which it came from."""
+        known = next((path[:n] for n in range(len(path), 0, -1) if path[:n] in self._origins), path[:1])
+        if known not in self._origins:
+            return Fault(".".join(path), 0, "", text)
+        return self._origins[known].fault(text, path[len(known) :])
+
+    def named(self, path: tuple[str, ...]) -> str:
+        """Where the value at a path came from: a variable, a flag or a key; of a section the first of its keys."""
+        inside = [origin.name for inner, origin in self._origins.items() if inner[: len(path)] == path]
+        return inside[0] if inside else ".".join(path)
+
+
 def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
     """Settings from all sources. `flags` by field name; None and empty lists count as not given.
 
     `config`: the file that --config names. Raises `Refused` with every fault.
     """
-    values: dict[str, Any] = {}
-    origins: dict[str, _Origin] = {}
+    found = _Values()
     variable = os.environ.get(CONFIG_VARIABLE)
+    faults = _misspelt()
     if config is not None or variable:
         path, named_by = (config, "--config") if config is not None else (Path(str(variable)), CONFIG_VARIABLE)
         document, values = _config_file(path, named_by)
-        origins = {field: _Origin(to_camel(field), document) for field in values}
-    faults = _misspelt()
+        faults += [
+            document.fault(("spec", SECTION, *key), text)
+            for key, text in settings_prometheus.secrets_in(values.get(SECTION))
+        ]
+        for field, value in values.items():
+            found.put((field,), value, _Origin(to_camel(field), document))
     for field, value in EnvSettingsSource(Settings)().items():
-        values[field], origins[field] = value, _Origin(variable_of(field))
+        if field != SECTION:  # whose keys have variables of their own
+            found.put((field,), value, _Origin(variable_of(field)))
+    for key, name in VARIABLES.items():
+        if text := os.environ.get(name):
+            found.put((SECTION, *key), text, _Origin(name))
     for field, value in (flags or {}).items():
         if value not in (None, (), []):
-            values[field], origins[field] = value, _Origin(flag_of(field))
+            found.put(_INNER_FLAGS.get(field, (field,)), value, _Origin(flag_of(field)))
+    settings, more = _validated(found)
+    if settings is None or faults or more:
+        raise Refused([*faults, *more])
+    return settings
+
+
+def _validated(found: _Values) -> tuple[Settings | None, list[Fault]]:
     try:
-        settings = Settings(**values)
+        settings = Settings(**found.values)
     except ValidationError as error:
         schema = Settings.model_json_schema()
+        faults = []
         for details in error.errors(include_url=False):
-            origin = origins.get(str(details["loc"][0]), _Origin(str(details["loc"][0])))
-            inner = tuple(key for key in details["loc"][1:] if isinstance(key, str))
-            faults.append(origin.fault(message(details, schema), inner))
-    if faults:
-        raise Refused(faults)
-    return settings
+            path = tuple(key for key in details["loc"] if isinstance(key, str) and key != "[key]")
+            if path[:1] == (SECTION,) and not settings_prometheus.may_show(path[1:]):
+                details["input"] = "(not shown)"
+                if details["type"] == "string_type":
+                    faults.append(found.fault(path, "is not text; put it in quotes"))
+                    continue
+            faults.append(found.fault(path, message(details, schema)))
+        return None, faults
+    contradictions = settings_prometheus.contradictions(settings.prometheus, lambda key: found.named((SECTION, *key)))
+    return settings, [found.fault((SECTION, *key), text) for key, text in contradictions]
 
 
 def _misspelt() -> list[Fault]:
     """Variables that are nearly one of ours. Others may share the prefix: Kubernetes sets *_SERVICE_HOST and *_PORT."""
-    known = {CONFIG_VARIABLE, *map(variable_of, Settings.model_fields)}
+    known = {CONFIG_VARIABLE, *VARIABLES.values(), *map(variable_of, Settings.model_fields)} - {variable_of(SECTION)}
     return [
         Fault(name, 0, "", f"no such variable{near}")
         for name in sorted(os.environ)
@@ -276,7 +314,10 @@ def _config_file(path: Path, named_by: str) -> tuple[Document, dict[str, Any]]:
     if not isinstance(spec, dict):
         raise Refused([document.fault(("spec",), "expected a mapping (key: value)")])
     unknown = [
-        document.fault(place, f"unknown key{did_you_mean(place[-1], allowed)}; allowed: {', '.join(allowed)}")
+        document.fault(
+            place,
+            _FORMER.get(place[-1]) or f"unknown key{did_you_mean(place[-1], allowed)}; allowed: {', '.join(allowed)}",
+        )
         for parent, part, allowed in (
             ((), document.data, ("apiVersion", "kind", "metadata", "spec")),
             (("spec",), spec, tuple(fields)),
@@ -286,10 +327,10 @@ def _config_file(path: Path, named_by: str) -> tuple[Document, dict[str, Any]]:
     ]
     if unknown:
         raise Refused(unknown)
-    values = {fields[key]: value for key, value in spec.items()}
-    for field in ("policies", "kubeconfig"):
-        if field in values:
-            values[field] = _beside(path, values[field])
+    values = {fields[key]: value for key, value in deepcopy(spec).items()}
+    for key_path in (("policies",), ("kubeconfig",), *((SECTION, *key) for key in FILES)):
+        if (value := settings_prometheus.at(values, key_path)) is not None:
+            settings_prometheus.put(values, key_path, _beside(path, value))
     return document, values
 
 
@@ -297,4 +338,6 @@ def _beside(config: Path, value: Any) -> Any:
     """Relative paths of a config file start at its folder, wherever the program is started."""
     if isinstance(value, list):
         return [_beside(config, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _beside(config, item) for key, item in value.items()}
     return str(config.parent / value) if isinstance(value, str) else value

@@ -180,7 +180,8 @@ def _at(schema: Mapping[str, Any], path: Iterable[str | int]) -> Mapping[str, An
                 part = next((choice for choice in part["anyOf"] if choice.get("type") != "null"), {})
         if key is None:
             break
-        part = part.get("items", {}) if isinstance(key, int) else part.get("properties", {}).get(key, {})
+        named = part.get("properties", {}).get(key) or part.get("additionalProperties")  # or any name, as of a mapping
+        part = part.get("items", {}) if isinstance(key, int) else named if isinstance(named, Mapping) else {}
     return part
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from autoscaler.core.actions import Resize
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
 from autoscaler.core.model import (
     ClusterSnapshot,
     Container,
@@ -24,10 +24,13 @@ from autoscaler.core.model import (
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import ByDirection, Config, Mode, Policy, Stability
-from autoscaler.core.recommender import Abstain, Recommender, Samples, Situation, Target
+from autoscaler.core.recommender import Abstain, Grid, Recommender, Samples, Situation, Target
 from autoscaler.core.units import Bytes, parse_cpu, parse_memory
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
+HOURS = Grid(60, 2 * 3600)
+"""Two hours, of which every minute is kept."""
 
 FREE = Stability(ByDirection(0.0, 0.0), ByDirection(1e30, 1.0), ByDirection(timedelta(0), timedelta(0)), timedelta(0))
 """Stability that keeps nothing back."""
@@ -156,6 +159,21 @@ def history(
     newest = int(NOW.timestamp()) - age_s
     end_at = [newest - step * (len(cpu) - 1 - i) for i in range(len(cpu))]
     return History(state, Samples.of(end_at, cpu, memory), 0, end_at[0], newest, failure)
+
+
+def grown(
+    cpu: Sequence[float] = (0.2,) * 120,
+    memory: Sequence[float] = (float(200 << 20),) * 120,
+    recommender: Recommender[Any] | None = None,
+    grid: Grid = HOURS,
+    age_s: int = 60,
+) -> History:
+    """A history as measurements grow it: one sample a step, the last of them `age_s` seconds before NOW."""
+    newest = int(NOW.timestamp()) - age_s
+    end_at = [newest - grid.step * (len(cpu) - 1 - i) for i in range(len(cpu))]
+    made = advance(None, Samples.of(end_at, cpu, memory), recommender or Fixed(), grid, sample_s=grid.step)
+    assert made is not None
+    return made
 
 
 def measurements(

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 from pydantic.alias_generators import to_camel
 
+from autoscaler.cli.access import access_of
 from autoscaler.core.bounds import amount_of, bound
 from autoscaler.core.model import Resource, Resources
 from autoscaler.core.policy import ContainerPolicy, Stability
@@ -26,6 +27,7 @@ from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.settings import BudgetsSection, Settings, flag_of, load_settings, variable_of
+from autoscaler.settings_prometheus import VARIABLES
 from tests import operations_page, reasons_page
 from tests.rig.rig import Rig
 
@@ -106,13 +108,19 @@ def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
 
 
 def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> None:
-    page, budgets = (ROOT / "docs" / "settings.md").read_text().split("## Budgets")
+    page, prometheus, budgets = re.split("^## .*$", (ROOT / "docs" / "settings.md").read_text(), flags=re.MULTILINE)
     rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
     defaults = {"interval": "`60s`", "metricsAddress": "`127.0.0.1:8080`", "leaderElect": "`true`"}
     defaults["budgets"] = "[below](#budgets)"
     assert rows == [
-        [f"| `{key}`", f"`{flag_of(field)}`", f"`{variable_of(field)}`", defaults.get(key, "none")]
+        ["| `prometheus`", "–", "–", "[below](#prometheus)"]
+        if key == "prometheus"
+        else [f"| `{key}`", f"`{flag_of(field)}`", f"`{variable_of(field)}`", defaults.get(key, "none")]
         for field, key in ((field, to_camel(field)) for field in Settings.model_fields)
+    ]
+    assert [line.split(" | ")[:3] for line in prometheus.splitlines() if line.startswith("| `")] == [
+        [f"| `{'.'.join(path)}`", f"`{variable}`", {"timeout": "`20s`", "service": "`aps`"}.get(path[-1], "none")]
+        for path, variable in VARIABLES.items()
     ]
     assert [line.split(" | ")[:2] for line in budgets.splitlines() if line.startswith("| `")] == [
         [f"| `{key}`", "none" if value is None else f"`{value}`"]
@@ -120,10 +128,12 @@ def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> No
     ]
     written = Settings(interval="60s", metrics_address="127.0.0.1:8080")
     assert written == Settings()
-    (block,) = (block for block in _blocks("yaml") if "kind: BridgeConfig" in block.text)
-    (tmp_path / "settings.yaml").write_text(block.text)
-    loaded = load_settings(config=tmp_path / "settings.yaml")
-    assert loaded.policies == (tmp_path / "policies",)
+    examples = [block.text for block in _blocks("yaml") if "kind: BridgeConfig" in block.text]
+    for text in examples:
+        (tmp_path / "settings.yaml").write_text(text)
+        loaded = load_settings(config=tmp_path / "settings.yaml")
+        access_of(loaded.prometheus)
+        assert loaded.policies == ((tmp_path / "policies",) if "policies:" in text else ())
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

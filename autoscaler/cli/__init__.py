@@ -23,6 +23,7 @@ class _Entry(NamedTuple):
 
 
 _COMMANDS = {
+    "doctor": _Entry("autoscaler.cli.doctor:doctor", "Check the surroundings, and say what to mend. Writes nothing."),
     "plan": _Entry("autoscaler.cli.plan:plan", "Print what would be changed, and why. Never writes anything."),
     "explain": _Entry("autoscaler.cli.explain:explain", "Print the whole trail of one pod."),
     "run": _Entry("autoscaler.cli.run:run", "Run the controller."),
@@ -60,6 +61,7 @@ def cli() -> None:
 
     \b
     Examples:
+      bridge-autoscaler doctor --prometheus-url http://localhost:9090 --policies policies/
       bridge-autoscaler plan --prometheus-url http://localhost:9090 --policies policies/
       bridge-autoscaler explain sim/bridge-0 --policies policies/
       bridge-autoscaler run --policies /etc/bridge-autoscaler/policies

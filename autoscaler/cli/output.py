@@ -14,7 +14,7 @@ from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_table
 from autoscaler.cli.rendering.words import summary
 
-_NOTICES = frozenset({"NothingSelected", "ClockSkew"})
+_NOTICES = frozenset({"NothingSelected", "ClockSkew", "ExportedLabels"})
 
 _PLAIN = {"json": render_json, "yaml": render_yaml, "markdown": render_markdown, "patch": render_patch}
 FORMATS = ("table", *_PLAIN)

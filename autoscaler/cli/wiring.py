@@ -18,10 +18,14 @@ from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.credentials import Credentials, InCluster, find_credentials
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.lease import Election, own_identity
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
+from autoscaler.cli.access import access_of
 from autoscaler.core.history import Measurements
 from autoscaler.core.policy import Config
 from autoscaler.loop import Alone
@@ -147,17 +151,18 @@ class RealWiring:
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
-        if settings.prometheus_url is None:
-            raise Refused([Fault("--prometheus-url", 0, "", "not given; write it like http://prometheus:9090")])
-        connection = await Connection.open(_credentials(settings))
+        prometheus = _usable(access_of(settings.prometheus))
+        connection = await Connection.open(credentials_of(settings))
         try:
             clock = RealClock(settings.interval, connection.now)
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                url = settings.prometheus_url
-                metrics = PrometheusMetrics(url, now=connection.now, first_known=clock.tick)
-                sessions = PodSessions(url, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told)
+                layout = settings.prometheus.layout.layout()
+                metrics = PrometheusMetrics(prometheus, layout, now=connection.now, first_known=clock.tick)
+                sessions = PodSessions(
+                    prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
+                )
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
@@ -180,10 +185,8 @@ class RealWiring:
         if not settings.leader_elect:
             yield Unchallenged()
             return
-        credentials = _credentials(settings)
-        namespace = settings.lease_namespace
-        if namespace is None:
-            namespace = credentials.namespace() if isinstance(credentials, InCluster) else LEASE_NAMESPACE
+        credentials = credentials_of(settings)
+        namespace = lease_namespace_of(settings, credentials)
         # a connection of its own: a list of 5,000 pods must not delay a renewal
         connection = await Connection.open(credentials)
         try:
@@ -204,8 +207,28 @@ class Unchallenged(Alone):
         await asyncio.Event().wait()
 
 
-def _credentials(settings: Settings) -> Credentials:
+def _usable(access: Access) -> Access:
+    """Refused now rather than in each turn if a file of it cannot be used."""
+    api = PrometheusApi(access)
+    try:
+        api.check()
+    except MetricsError as error:
+        raise Refused([Fault(api.address, 0, "", error.text)]) from None
+    finally:
+        api.close()
+    return access
+
+
+def credentials_of(settings: Settings) -> Credentials:
+    """As whom to talk to which API server. Raises `BadConfiguration`."""
     return find_credentials(None if settings.kubeconfig is None else str(settings.kubeconfig), settings.context)
+
+
+def lease_namespace_of(settings: Settings, credentials: Credentials) -> str:
+    """Where the leader's Lease is. Raises `BadConfiguration`."""
+    if settings.lease_namespace is not None:
+        return settings.lease_namespace
+    return credentials.namespace() if isinstance(credentials, InCluster) else LEASE_NAMESPACE
 
 
 def _events_of(connection: Connection) -> EventJournal:

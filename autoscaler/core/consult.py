@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ from autoscaler.core.units import MAX_AMOUNT
 
 # a plug-in that works on samples has numpy's numbers in hand
 _NUMBERS = (float, np.floating, int, np.integer, NoneType)
+
+_GPU_END = "looks like GPU memory: it was full when the program failed; more memory of the container is no help"
 
 
 @dataclass(slots=True)
@@ -60,17 +63,31 @@ def consult(
                 grid.step,
                 grid.block,
                 container.last_terminated,
+                own_from(candidate.pod, candidate.policy),
+                candidate.pod.uid,
+                name,
+                container.restart_count,
+                0 if container.started_at is None else int(container.started_at.timestamp()),
             )
             groups[id(recommender)].append((candidate, container, situation))
     patience = config.recommender_patience.total_seconds()
     for key, members in groups.items():
         answers = _ask(recommenders[key], members, patience, tick)
-        for (candidate, container, _), answer in zip(members, answers, strict=True):
+        for (candidate, container, situation), answer in zip(members, answers, strict=True):
             if isinstance(answer, Target):
-                candidate.targets[container.name] = _explained(answer, recommenders[key].name)
+                candidate.targets[container.name] = _explained(answer, recommenders[key].name, situation)
             elif candidate.hold is None:
                 hold = _abstained(answer) if isinstance(answer, Abstain) else answer
                 candidate.hold = Hold(hold.reason, f"container {container.name}: {hold.detail}")
+
+
+def own_from(pod: Pod, policy: Policy) -> int:
+    """When the first sample ends that no pod of the same name before this one had a part in, unix seconds."""
+    if pod.created_at is None:
+        return 0
+    # a sample stands for the time before it: CPU for the rate's window, memory for a block at most
+    longest_s = max(policy.rate_window.total_seconds(), policy.grid.block)
+    return math.ceil(pod.created_at.timestamp() + longest_s)
 
 
 def _ask(
@@ -145,14 +162,17 @@ def _amount(value: object) -> bool:
     return value is None or (isinstance(value, (int, np.integer)) and bool(0 <= value <= MAX_AMOUNT))
 
 
-def _explained(target: Target, name: str) -> Target:
-    """The target with a step for each amount that its trail is silent about, so that every trail has a beginning."""
+def _explained(target: Target, name: str, situation: Situation) -> Target:
+    """The target with a step for each amount that its trail is silent about, so that every trail has a beginning, and
+    with what is known of the container's last end."""
     told_of = {step.resource for step in target.trail}
     missing = tuple(
         Step(resource, "recommender", None, amount, name)
         for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory))
         if value is not None and resource not in told_of and (amount := amount_of(resource, value)) is not None
     )
+    if situation.out_of_gpu_memory:
+        missing += (Step(Resource.MEMORY, "lastEnd", None, None, _GPU_END),)
     return replace(target, trail=(*target.trail, *missing)) if missing else target
 
 

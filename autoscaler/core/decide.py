@@ -68,7 +68,7 @@ def decide(
     earlier turns learned from refusals. `gates`: what is known of the sessions of pods that are going to be moved.
     """
     made: list[Decision] = []
-    rivals, decisions = Rivals(snapshot), Decisions(snapshot, config, notes, gates)
+    rivals, decisions = Rivals(snapshot), Decisions(snapshot, measurements, config, notes, gates)
     unfinished: list[_Unfinished] = []
     candidates: list[Candidate] = []
     matched: set[str] = set()

@@ -11,6 +11,7 @@ from autoscaler.core import decreases, kubelet, quality, wanted
 from autoscaler.core.actions import AskKind, Resize
 from autoscaler.core.budgets import Ledger
 from autoscaler.core.consult import Candidate
+from autoscaler.core.doubted import Doubted
 from autoscaler.core.guards import Hold, away
 from autoscaler.core.history import ContainerRef, Gap, Measurements
 from autoscaler.core.ladder import Rung, climb, revert, unless_refused
@@ -76,13 +77,21 @@ class Wish(NamedTuple):
 class Decisions:
     """The decisions of one turn, which share what is free, what is allowed, and what was learned."""
 
-    def __init__(self, snapshot: ClusterSnapshot, config: Config, notes: Notes, gates: Mapping[PodRef, Gate]) -> None:
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        measurements: Measurements,
+        config: Config,
+        notes: Notes,
+        gates: Mapping[PodRef, Gate],
+    ) -> None:
         self._snapshot = snapshot
         self._config = config
         self._notes = notes
         self._now = snapshot.taken_at
         self._rooms = Rooms(snapshot)
         siblings = Siblings(snapshot)
+        self._doubted = Doubted(snapshot, measurements, config, siblings)
         self.surges = Surges(snapshot, config, siblings)
         self._ledger = Ledger(snapshot, self._rooms, siblings, self.surges, config)
         successors = Successors(snapshot, config, siblings, notes)
@@ -129,6 +138,7 @@ class Decisions:
             self._config,
             known,
             candidate.claims,
+            self._doubted.of(candidate),
         )
 
     def _on_rung(self, pod: Pod, policy: Policy, rung: Hold | Rung) -> Decision:

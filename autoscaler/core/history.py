@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.core.foreign import told
 from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.presence import Seen
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import EMPTY, Grid, Recommender, Samples
+from autoscaler.core.recommender import EMPTY, PEAKS, Grid, Recommender, Samples
 from autoscaler.core.units import Bytes
 
 
@@ -34,7 +36,8 @@ class History:
     """One container's past under one policy. Instants are unix seconds on the grid.
 
     `folded_until`: end of the newest block in `state`. `newest_at`: end of the newest sample. `failure`: what fold
-    raised, if it did; the state is then of no use.
+    raised, if it did; the state is then of no use. `seen`: for which steps there are values; None where that is not
+    kept. `partial_at`: the newest instant of an answer that the server said was partial; 0: there has been none.
     """
 
     state: Any
@@ -43,6 +46,8 @@ class History:
     first_at: int
     newest_at: int
     failure: str = ""
+    seen: Seen | None = None
+    partial_at: int = 0
 
     @property
     def open(self) -> Samples:
@@ -76,7 +81,7 @@ class Measurements:
     """The newest that is known of usage. Immutable; a new one is published after each measurement.
 
     `measured_at` is when the newest successful measurement was made (None: never). `default` says why a container that
-    is not in `histories` has none.
+    is not in `histories` has none. `scrape_interval_s`: how often containers are scraped; None: not found out.
     """
 
     measured_at: datetime | None = None
@@ -84,6 +89,7 @@ class Measurements:
     default: Gap = Gap(Reason.NO_DATA, "no samples in Prometheus")
     problems: tuple[Problem, ...] = ()
     in_use: MemoryInUse = MemoryInUse()
+    scrape_interval_s: int | None = None
 
     def of(self, container: ContainerRef) -> History | Gap:
         return self.histories.get(container, self.default)
@@ -105,7 +111,8 @@ def advance(
         return history
     if history is None:
         start = _start(recommender)
-        history = History(start[0], EMPTY, 0, int(samples.end_at[0]), 0, failure=start[1])
+        first_at = int(samples.end_at[0])
+        history = History(start[0], EMPTY, 0, first_at, 0, failure=start[1], seen=Seen.nothing(grid))
     newest = int(samples.end_at[-1])
     pending = _locked(history.open + samples)
     closed_until = newest - newest % grid.block
@@ -119,6 +126,9 @@ def advance(
             raise
         except BaseException as error:  # a plug-in may raise anything: it costs its own containers alone
             failure = told(error)
+    seen = (history.seen or Seen.nothing(grid)).overall(complete, grid)
+    if sample_s == grid.step:
+        seen = seen.recently(samples, grid)
     recent = history.recent + samples if sample_s == grid.step else history.recent
     recent = _compact(recent.after(newest - grid.fine)) if len(recent) else pending[cut:]
     return replace(
@@ -128,6 +138,7 @@ def advance(
         folded_until=max(history.folded_until, closed_until),
         newest_at=newest,
         failure=failure,
+        seen=seen,
     )
 
 
@@ -145,23 +156,26 @@ def _compact(samples: Samples) -> Samples:
     whole = samples.cpu.base
     if whole is None or whole.size <= 2 * len(samples):
         return samples
-    return Samples(samples.end_at.copy(), samples.cpu.copy(), samples.memory.copy())
+    return samples.each(np.copy)
 
 
 def _locked(samples: Samples) -> Samples:
     """The same samples, which a plug-in then cannot change under those that share them."""
-    for values in (samples.end_at, samples.cpu, samples.memory):
+    samples.end_at.flags.writeable = False
+    for values in (samples.cpu, samples.memory, *samples.signals.values()):
         values.flags.writeable = False
     return samples
 
 
 def _finite(samples: Samples) -> Samples:
+    """Those that have CPU or memory: signals alone do not make a history that looks fresh."""
     keep = np.isfinite(samples.cpu) | np.isfinite(samples.memory)
-    return samples if keep.all() else Samples(samples.end_at[keep], samples.cpu[keep], samples.memory[keep])
+    return samples if keep.all() else samples.each(lambda values: values[keep])
 
 
 def blocks(samples: Samples, block_s: int) -> Samples:
-    """Reduce samples to blocks of `block_s` seconds: CPU at the end of the block, memory the maximum in it.
+    """Reduce samples to blocks of `block_s` seconds: CPU at the end of the block, memory the maximum in it, and each
+    signal the one or the other.
 
     The CPU rate at a block's end is the mean over the rate window before it, so nothing is lost by taking it alone;
     it is missing if that sample is. `blocks(blocks(x)) == blocks(x)`.
@@ -173,5 +187,13 @@ def blocks(samples: Samples, block_s: int) -> Samples:
     if len(first) == len(samples) and (end_at == samples.end_at).all():
         return samples
     last = np.append(first[1:], len(samples)) - 1
-    cpu = np.where(samples.end_at[last] == end_at[last], samples.cpu[last], np.float32(np.nan))
-    return Samples(end_at[first], cpu.astype(np.float32), np.fmax.reduceat(samples.memory, first))
+    whole = samples.end_at[last] == end_at[last]
+
+    def at_end(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.where(whole, values[last], np.float32(np.nan)).astype(np.float32)
+
+    def greatest(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.fmax.reduceat(values, first)
+
+    signals = {name: (greatest if name in PEAKS else at_end)(values) for name, values in samples.signals.items()}
+    return Samples(end_at[first], at_end(samples.cpu), greatest(samples.memory), signals)

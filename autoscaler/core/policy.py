@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from autoscaler.core.labels import LabelSelector
@@ -159,7 +161,8 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One BridgePolicy. `grid` says which samples are asked for; `rate_window` the range of CPU rates."""
+    """One BridgePolicy. `grid` says which samples are asked for; `rate_window` the range of CPU rates; `min_coverage`
+    the share of them, from 0 to 1, without which nothing is lowered; `signals` the PromQL of further ones by name."""
 
     name: str
     recommender: Recommender[Any]
@@ -170,6 +173,8 @@ class Policy:
     fallback: Fallback = Fallback()
     grid: Grid = field(default_factory=Grid)
     rate_window: timedelta = timedelta(minutes=5)
+    min_coverage: float = 0.8
+    signals: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     source: str = ""  # where it was read from, for messages
 
     @property

@@ -6,26 +6,13 @@ a test keeps it current.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from autoscaler.core.worded import Worded
 
 _NOTIFY = True
-"""Of a hold that a person should know about: it becomes a Kubernetes event on the pod."""
 
 
-class Reason(StrEnum):
+class Reason(Worded):
     """One CamelCase word for each thing that can be decided about a pod."""
-
-    meaning: str
-    remedy: str
-    notify: bool
-
-    def __new__(cls, word: str, meaning: str, remedy: str = "", notify: bool = False) -> Reason:
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
-        member.remedy = remedy
-        member.notify = notify
-        return member
 
     # acting
     INCREASE = "Increase", "The pod needs more than it has."
@@ -372,7 +359,34 @@ class Reason(StrEnum):
     NOT_MEASURED_YET = "NotMeasuredYet", "The container was seen a short time ago; its history is being read."
     NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
     STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
-    INSUFFICIENT_HISTORY = "InsufficientHistory", "The recommender wants more history than there is yet."
+    CLUSTER_AMBIGUOUS = (
+        "ClusterAmbiguous",
+        "Prometheus has series of these pods from several clusters, and is not told which one is this one.",
+        "Set prometheus.layout.clusterMatcher, like clusterMatcher: 'cluster=\"eu\"'; the detail names the clusters.",
+        _NOTIFY,
+    )
+    AMBIGUOUS_SOURCE = (
+        "AmbiguousSource",
+        "Several scrape jobs have the container, and what they say of its usage differs by over a tenth.",
+        "Set prometheus.layout.matchers to choose one; the detail names them, and one that most containers have.",
+        _NOTIFY,
+    )
+    DUPLICATE_SERIES = (
+        "DuplicateSeries",
+        "Prometheus has the container several times, and what the copies say of its usage differs by over a tenth.",
+        "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
+        _NOTIFY,
+    )
+    INSUFFICIENT_HISTORY = "InsufficientHistory", "There is too little history yet, of this pod or at all."
+    LOW_COVERAGE = "LowCoverage", "Samples are missing: raises alone.", "See metrics.minCoverage, and scrapes."
+    SCRAPE_GAP = "ScrapeGap", "Over a tenth of the samples is in holes: raises alone.", "See why scrapes failed then."
+    RATE_WINDOW_TOO_SHORT = "RateWindowTooShort", "CPU is scraped too seldom: it stays.", "Raise metrics.rateWindow."
+    PARTIAL_RESPONSE = "PartialResponse", "The server left data out: raises alone.", "Look at the stores behind it."
+    COUNTER_RESET = (
+        "CounterReset",
+        "Restarts make CPU usage read too low: it is not lowered.",
+        "Read the container's log.",
+    )
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY

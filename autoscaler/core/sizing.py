@@ -16,6 +16,7 @@ from autoscaler.core.model import Container, Pod, Resource, ResourceList, Resour
 from autoscaler.core.pairing import Blocked, Wish
 from autoscaler.core.plan import PredictedOutcome, Prediction, Proposal
 from autoscaler.core.policy import Config, ContainerPolicy, Policy
+from autoscaler.core.quality import NO_DOUBTS, Doubts, Effect
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Samples, Step, Target
 from autoscaler.core.restarts import Recovery, recovery
@@ -40,7 +41,7 @@ class Sized:
 class _Stability:
     """What keeps one pod's size from flapping, and what it left out, to name the hold if nothing else is left."""
 
-    def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime, claims: Claims) -> None:
+    def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime, claims: Claims, doubts: Doubts) -> None:
         self._claims = claims
         self._rules = policy.stability
         self._oldest_s = quality.oldest(policy.grid, config.max_sample_age)
@@ -53,13 +54,17 @@ class _Stability:
         self._small: list[str] = []
         self._cooling: list[datetime] = []
         self._left: list[str] = []
+        self._doubts = doubts
+        self._doubted: list[tuple[Reason, str]] = []
 
     def leaves(self, where: str, recent: Samples, wanted: int, current: int, resource: Resource) -> Step | None:
-        """The step that leaves a resource as it is because it is an HPA's business, or its samples are too old."""
+        """The step that leaves a resource as it is because it is an HPA's business, or its samples will not do."""
         if (words := self._claims.get((where, resource))) is not None:
             if wanted != current:
                 self._left.append(f"container {where}: {resource}: {words}")
             return Step(resource, "hpa", wanted, current, words, cap=True)
+        if (kept := self._doubted_as(Effect.HOLD, where, resource, wanted, current)) is not None:
+            return kept
         age = quality.newest_age(recent, resource, self._now_s)
         if abs(age) <= self._oldest_s:
             return None
@@ -93,6 +98,17 @@ class _Stability:
         because = f"{_seconds(self._now - self._ask.at)} s after the last resize, cooldown is {_seconds(cooldown)} s"
         return Step(resource, "cooldown", wanted, current, because, cap=True)
 
+    def doubts(self, where: str, resource: Resource, wanted: int, current: int) -> Step | None:
+        """The step that leaves a resource as it is because its measurements are no reason to lower it."""
+        return self._doubted_as(Effect.NO_DOWN, where, resource, wanted, current) if wanted < current else None
+
+    def _doubted_as(self, effect: Effect, where: str, resource: Resource, wanted: int, current: int) -> Step | None:
+        found = next((d for d in self._doubts.get(where, ()) if d.resource is resource and d.effect is effect), None)
+        if found is None:
+            return None
+        self._doubted.append((found.reason, f"container {where}: {resource}: {found.words}"))
+        return Step(resource, found.step, wanted, current, found.words, cap=True)
+
     def hold(self) -> Hold:
         """Why there is nothing to change."""
         if self._cooling:
@@ -101,12 +117,18 @@ class _Stability:
         if self._recovering:
             until = min((found.until for _, found in self._recovering if found.until is not None), default=None)
             return Hold(Reason.RECOVERING, "; ".join(words for words, _ in self._recovering), until)
+        if self._doubted:
+            reason = self._doubted[0][0]
+            return Hold(reason, "; ".join(words for each, words in self._doubted if each is reason))
         if self._stale:
             return Hold(Reason.STALE_DATA, "; ".join(self._stale))
         if self._small:
             return Hold(Reason.CHANGE_TOO_SMALL, "; ".join(self._small))
         if self._left:
             return Hold(Reason.LEFT_TO_HPA, "; ".join(self._left))
+        for name, doubts in self._doubts.items():  # what is not known is not at its target
+            if (held := next((one for one in doubts if one.effect is Effect.HOLD), None)) is not None:
+                return Hold(held.reason, f"container {name}: {held.resource}: {held.words}")
         return Hold(Reason.AT_TARGET)
 
 
@@ -118,11 +140,13 @@ def size(
     config: Config,
     known: decreases.Known,
     claims: Claims = NO_CLAIMS,
+    doubts: Doubts = NO_DOUBTS,
 ) -> Sized:
-    """Proposals from the targets of the pod's containers (keyed by name), but for what others have a claim on."""
+    """Proposals from the targets of the pod's containers (keyed by name), but for what others have a claim on, and for
+    what their measurements are no reason for."""
     wishes: dict[str, Wish] = {}
     trails: dict[str, list[Step]] = {}
-    stability = _Stability(pod, policy, config, known.at, claims)
+    stability = _Stability(pod, policy, config, known.at, claims, doubts)
     floor_since = int(known.at.timestamp()) - _FLOOR_WINDOW_S
     for container in pod.containers:
         name, target, entry = container.name, targets.get(container.name), policy.container_policy(container)
@@ -134,6 +158,7 @@ def size(
         in_force, requests = container.in_force.requests, dict[Resource, int]()
         for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory)):
             current = in_force.get(resource)
+            trail += (doubt.note for doubt in doubts.get(name, ()) if doubt.resource is resource)
             if value is None or not current or resource not in entry.controlled:
                 continue
             if (wanted := bounds.amount_of(resource, value)) is None:
@@ -147,6 +172,9 @@ def size(
             if wanted == current:
                 continue
             if (kept := stability.keeps(container, entry, resource, wanted, current)) is not None:
+                trail.append(kept)
+                continue
+            if (kept := stability.doubts(name, resource, wanted, current)) is not None:
                 trail.append(kept)
                 continue
             requests[resource] = wanted

@@ -15,6 +15,8 @@ _BITES = {
     "hpa": _KEEPS,
     "memoryLimit": _KEEPS,
     "decreaseFirst": _KEEPS,
+    **dict.fromkeys(("lowCoverage", "scrapeGap", "partialResponse", "counterReset"), _KEEPS),
+    **dict.fromkeys(("insufficientHistory", "rateWindowTooShort"), _KEEPS),
     "maxStep": "stops at {after} on the way to {before}",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -17,7 +18,7 @@ from autoscaler.core.model import Resource
 from autoscaler.core.plan import Decision, Plan
 from autoscaler.core.policy import Selector
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Abstain, Situation, Step, Target
+from autoscaler.core.recommender import Abstain, Samples, Situation, Step, Target
 from tests.build import NOW, Fixed, config, container, fixed, history, measurements, one, pod, policy, snapshot
 
 BAD, GOOD = pod(name="bad", namespace="bad"), pod(name="good", namespace="good")
@@ -262,3 +263,20 @@ def test_a_recommender_sees_the_moment_the_size_in_force_and_what_is_not_folded(
     assert len(situation.recent) == 3
     assert situation.open.end_at.tolist() == [measured.newest_at]
     assert (situation.sample_s, situation.block_s) == (60, 300)
+
+
+def test_samples_of_a_pod_that_had_the_name_before_are_told_from_its_own() -> None:
+    """A window of CPU that began before the pod was created has a part of the one before it."""
+    created_at = NOW - timedelta(minutes=10)
+    minutes = [int((NOW - timedelta(minutes=ago)).timestamp()) for ago in range(20, -1, -1)]
+    past = Samples.of(minutes, [0.4] * len(minutes), [1e9] * len(minutes))
+    own: list[Samples] = []
+
+    def answer(situation: Situation) -> Target:
+        own.append(situation.own(past))
+        return Target(0.5, None)
+
+    for each in (replace(BAD, uid="new", created_at=created_at), replace(BAD, created_at=None)):
+        decide(snapshot(each), measurements([each], history(state=answer)), config(policy(Scripted(0.8, None))))
+    assert own[0].end_at.tolist() == minutes[15:]
+    assert own[1].end_at.tolist() == minutes

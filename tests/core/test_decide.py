@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -241,6 +242,10 @@ CASES = [
         lambda: one(decide(snapshot(pod()), Measurements(NOW), config())),
         "container app: no samples in Prometheus",
     ),
+    *(
+        _reason(reason, partial(decided, pod(), measured=Gap(reason, "copies")), "container app: copies")
+        for reason in (Reason.CLUSTER_AMBIGUOUS, Reason.AMBIGUOUS_SOURCE, Reason.DUPLICATE_SERIES)
+    ),
     _reason(
         Reason.STALE_DATA,
         lambda: decided(pod(), measured=history(age_s=301)),
@@ -286,6 +291,10 @@ CASES = [
     ),
     _reason(Reason.COOLDOWN, lambda: decided(pod(asks=(ASK,)), COOLING), "until 2026-11-29T12:00:40+00:00"),
 ]
+OF_DOUBTS = {
+    *(Reason.LOW_COVERAGE, Reason.SCRAPE_GAP, Reason.PARTIAL_RESPONSE, Reason.COUNTER_RESET),
+    Reason.RATE_WINDOW_TOO_SHORT,
+}  # tests/core/test_doubted.py
 ACTING = {Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE}
 
 
@@ -301,10 +310,8 @@ def test_reason(reason: Reason, decision: Callable[[], Decision], detail: str) -
 
 def test_every_reason_has_a_case() -> None:
     cases = {str(case.id) for case in CASES}  # type: ignore[attr-defined]
-    elsewhere = {
-        str(reason)
-        for reason in ON_THE_LADDER | OF_MEMORY_LIMITS | OF_RESTARTS | IN_BUDGETS | SHOWN_IN_TESTS_OF_MIGRATIONS
-    }
+    tested = ON_THE_LADDER | OF_MEMORY_LIMITS | OF_RESTARTS | IN_BUDGETS | OF_DOUBTS | SHOWN_IN_TESTS_OF_MIGRATIONS
+    elsewhere = {str(reason) for reason in tested}
     assert cases | elsewhere == {str(reason) for reason in Reason}
 
 

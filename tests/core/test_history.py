@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, advance, blocks
 from autoscaler.core.model import PodRef
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid, Recommender, Samples, Situation, Target, WindowRecommender
+from autoscaler.core.recommender import Grid, Recommender, Samples, Signal, Situation, Target, WindowRecommender
 
 NAN = float("nan")
 T0 = 1_795_759_200  # a multiple of an hour
@@ -66,6 +67,15 @@ def minutes(first: int, count: int, *, step: int = 60) -> Samples:
     return Samples.of(ends, [end % 1000 for end in ends], [end % 7000 for end in ends])
 
 
+def f32(values: Any) -> NDArray[np.float32]:
+    return np.asarray(values, np.float32)
+
+
+def throttled(first: int, count: int) -> Samples:
+    samples = minutes(first, count)
+    return Samples(samples.end_at, samples.cpu, samples.memory, {Signal.THROTTLED: f32(samples.cpu / 1000)})
+
+
 def grown(history: History | None) -> History:
     assert history is not None
     return history
@@ -75,6 +85,8 @@ def assert_same(one: Samples, other: Samples) -> None:
     np.testing.assert_array_equal(one.end_at, other.end_at)
     np.testing.assert_array_equal(one.cpu, other.cpu)
     np.testing.assert_array_equal(one.memory, other.memory)
+    for name in one.signals.keys() | other.signals.keys():
+        np.testing.assert_array_equal(one.signal(name), other.signal(name))
 
 
 def test_a_block_has_the_last_cpu_and_the_greatest_memory() -> None:
@@ -83,6 +95,27 @@ def test_a_block_has_the_last_cpu_and_the_greatest_memory() -> None:
     assert reduced.end_at.tolist() == [300, 600]
     np.testing.assert_array_equal(reduced.cpu, [5, NAN])
     np.testing.assert_array_equal(reduced.memory, [9, 2])
+
+
+def test_a_block_has_the_last_of_a_mean_and_the_greatest_of_a_peak() -> None:
+    signals = {
+        Signal.THROTTLED: f32([0.1, 0.2, 0.3, 0.4, NAN, 0.6]),
+        Signal.MEMORY_PEAK: f32([7, 9, 8, NAN, 1, NAN]),
+        "frameTime": f32([1, 2, 3, 4, 5, 6]),
+    }
+    samples = Samples.of([60, 120, 180, 240, 300, 360], [1] * 6, [1] * 6)
+    reduced = blocks(Samples(samples.end_at, samples.cpu, samples.memory, signals), 300)
+    np.testing.assert_array_equal(reduced.signals[Signal.THROTTLED], [NAN, NAN])
+    np.testing.assert_array_equal(reduced.signals[Signal.MEMORY_PEAK], [9, NAN])
+    np.testing.assert_array_equal(reduced.signals["frameTime"], [5, NAN])
+
+
+def test_what_was_not_asked_for_before_is_missing_there() -> None:
+    late = Samples.of([T0 + 360], [1], [1])
+    joined = minutes(1, 5) + Samples(late.end_at, late.cpu, late.memory, {Signal.THROTTLED: f32([0.5])})
+    np.testing.assert_array_equal(joined.signals[Signal.THROTTLED], [NAN] * 5 + [0.5])
+    np.testing.assert_array_equal(joined.signal(Signal.CPU_PRESSURE), [NAN] * 6)
+    assert minutes(1, 5).signals == {}
 
 
 def test_a_block_without_memory_has_none() -> None:
@@ -138,17 +171,19 @@ class WritesInto(Counting):
 
 
 @pytest.mark.parametrize(
-    "part", [lambda s: s.end_at, lambda s: s.cpu, lambda s: s.memory], ids=["end", "cpu", "memory"]
+    "part",
+    [lambda s: s.end_at, lambda s: s.cpu, lambda s: s.memory, lambda s: s.signals[Signal.THROTTLED]],
+    ids=["end", "cpu", "memory", "throttled"],
 )
 @pytest.mark.parametrize("grid", [FINE, LONG], ids=["as they are", "reduced"])
 def test_a_recommender_cannot_change_what_others_see(part: Callable[[Samples], Any], grid: Grid) -> None:
-    samples = minutes(1, 7)
+    samples = throttled(1, 7)
     history = grown(advance(None, samples, WritesInto(part), grid, sample_s=60))
     assert history.failure == "ValueError: assignment destination is read-only"
     for seen in (history.recent, history.open, samples):
         assert not part(seen).flags.writeable
-    assert_same(samples, minutes(1, 7))
-    later = grown(advance(history, minutes(8, 2), Counting({}), grid, sample_s=60))
+    assert_same(samples, throttled(1, 7))
+    later = grown(advance(history, throttled(8, 2), Counting({}), grid, sample_s=60))
     assert not part(later.recent).flags.writeable
 
 
@@ -205,17 +240,45 @@ def test_a_plug_in_that_raises_fails_its_history(recommender: Counting, failure:
 cells = st.one_of(st.just(NAN), st.integers(0, 1000).map(float))
 
 
+def with_signals(first: int, values: list[tuple[float, float, float, float]]) -> Samples:
+    table = np.asarray(values, np.float32)
+    end_at = T0 + (first + np.arange(len(values), dtype=np.int64)) * 60
+    signals: dict[str, NDArray[np.float32]] = {
+        Signal.THROTTLED: table[:, 2].copy(),
+        Signal.MEMORY_PEAK: table[:, 3].copy(),
+    }
+    return Samples(end_at, table[:, 0].copy(), table[:, 1].copy(), signals)
+
+
 @given(
-    st.lists(st.tuples(cells, cells), min_size=1, max_size=60),
+    st.lists(st.tuples(st.integers(0, 9).map(float), cells, cells, cells), min_size=10, max_size=60),
+    st.integers(0, 10),
+)
+def test_a_back_fill_leaves_what_live_folding_leaves(
+    values: list[tuple[float, float, float, float]], coarse: int
+) -> None:
+    """Blocks that a server reduces are those that live samples are reduced to."""
+    samples = with_signals(1, values)
+    live = None
+    for one in range(len(samples)):
+        live = advance(live, samples[one : one + 1], Window({}), LONG, sample_s=60)
+    cut = 5 * min(coarse, len(samples) // 5)
+    filled = advance(None, blocks(samples[:cut], 300), Window({}), LONG, sample_s=300)
+    filled = advance(filled, samples[cut:], Window({}), LONG, sample_s=60)
+    assert_same(grown(filled).state, grown(live).state)
+    assert_same(grown(filled).open, grown(live).open)
+
+
+@given(
+    st.lists(st.tuples(cells, cells, cells, cells), min_size=1, max_size=60),
     st.lists(st.integers(1, 60)),
     st.sampled_from([FINE, LONG, Grid(60, 86400 * 14, 600)]),
     st.integers(-10, 10),
 )
 def test_samples_in_pieces_or_twice_are_samples_at_once(
-    values: list[tuple[float, float]], cuts: list[int], grid: Grid, first: int
+    values: list[tuple[float, float, float, float]], cuts: list[int], grid: Grid, first: int
 ) -> None:
-    ends = [T0 + (first + i) * 60 for i in range(len(values))]
-    samples = Samples.of(ends, [cpu for cpu, _ in values], [memory for _, memory in values])
+    samples = with_signals(first, values)
     at_once = advance(None, samples, Window({}), grid, sample_s=60)
     in_pieces = None
     for cut in [*sorted(cuts), len(values)]:

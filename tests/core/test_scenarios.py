@@ -1,4 +1,4 @@
-"""Recorded scenarios of the life of a resize and of a migration, each with a test that shows it."""
+"""Recorded scenarios of finding series and of the life of a resize and of a migration, each with a test."""
 
 from __future__ import annotations
 
@@ -32,6 +32,25 @@ SCENARIOS = {
     "ACC-02": "core/test_ladder.py::test_an_old_episode_shortens_nothing",
     "ACC-03": "core/test_pairing.py::test_acc_03_best_effort_is_given_nothing",
     "ACC-04": "core/test_decreases.py::test_a_limit_at_or_below_what_is_in_use_with_page_cache_is_held",
+    **{
+        f"SER-{number}": f"adapters/prometheus/test_series_scenarios.py::test_ser_{number}_{name}"
+        for number, name in {
+            "01": "usage_alone_is_enough",
+            "05": "a_container_that_came_back_is_counted_once",
+            "06": "cgroups_of_pods_and_pause_containers_are_left_out",
+            "07": "labels_that_are_dropped_are_not_missed",
+            "08": "a_pair_counts_as_one",
+            "10": "a_pod_that_moved_has_one_timeline",
+            "11": "owners_of_any_kind_and_none",
+        }.items()
+    },
+    "SER-09": "adapters/prometheus/test_clusters.py::test_ser_09_two_clusters_hold_until_one_is_named",
+    "SER-10, incarnations": "core/test_consult.py::"
+    "test_samples_of_a_pod_that_had_the_name_before_are_told_from_its_own",
+    "PRM-06": "core/test_doubted.py::test_prm_06_a_rate_window_of_one_scrape_is_named_with_both_numbers",
+    "PRM-11": "core/test_doubted.py::test_prm_11_what_is_no_number_is_left_out",
+    "PRM-13": "bad_days/test_prometheus.py::test_prm_13_an_hour_without_usage_changes_nothing_and_ends_by_itself",
+    "PRM-13, half of the pods": "core/test_doubted.py::test_prm_13_half_of_the_pods_lower_nothing_and_raise",
     "ACC-10": "e2e/test_other_sizers.py::test_what_a_horizontal_one_scales_on_is_left_alone",
 }
 

@@ -182,3 +182,17 @@ def test_a_prometheus_that_is_not_there_is_named(rig: Rig, policies: Path) -> No
     assert done.returncode == 1
     assert "http://127.0.0.1:1" in done.stderr
     assert "--prometheus-url" in done.stderr
+
+
+def test_a_secret_that_cannot_be_read_is_named_at_once(rig: Rig, policies: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "apiVersion: bridge-autoscaler.dev/v1alpha1\nkind: BridgeConfig\n"
+        "spec: {prometheus: {auth: {bearer: {tokenFile: no/token}}}}\n"
+    )
+    for verb in ("plan", "run"):
+        done = run(*command(rig, verb, f"--policies={policies}", f"--config={settings}"))
+        assert done.returncode == 1
+        assert done.stdout == ""
+        token = f"prometheus.auth.bearer.tokenFile: {tmp_path}/no/token"
+        assert f"{rig.prometheus_url}: is not asked: {token} cannot be read: No such file" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -37,19 +38,19 @@ def test_defaults() -> None:
     assert (settings.policies, settings.namespaces) == ((), ())
     assert (settings.leader_elect, settings.lease_namespace) == (True, None)
     assert settings.budgets.core() == Budgets()
-    assert (settings.kubeconfig, settings.context, settings.prometheus_url, settings.log_format) == (None,) * 4
+    assert (settings.kubeconfig, settings.context, settings.prometheus.url, settings.log_format) == (None,) * 4
 
 
 def test_flags_win_over_environment_over_file_over_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(HEAD + "  context: file\n  interval: 2m\n  prometheusUrl: http://file:9090/\n")
+    config.write_text(HEAD + "  context: file\n  interval: 2m\n  prometheus: {url: http://file:9090/}\n")
     monkeypatch.setenv("BRIDGE_AUTOSCALER_CONTEXT", "variable")
     monkeypatch.setenv("BRIDGE_AUTOSCALER_INTERVAL", "3m")
     monkeypatch.setenv("BRIDGE_AUTOSCALER_LOG_FORMAT", "")
     settings = load_settings({"context": "flag", "interval": None, "policies": ()}, config)
     assert settings.context == "flag"
     assert settings.interval == timedelta(minutes=3)
-    assert settings.prometheus_url == "http://file:9090"
+    assert settings.prometheus.url == "http://file:9090"
     assert settings.log_format is None
 
 
@@ -67,10 +68,12 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
         "lease_namespace": "control",
         "budgets": "maxInFlightPerNode=2, maxInFlightPerWorkload=3,maxDisruptionsCluster=0",
     }
-    assert written.keys() == Settings.model_fields.keys()
+    assert {*written, "prometheus"} == {*Settings.model_fields, "prometheus_url"}
     by_flag = load_settings(written)
     config = tmp_path / "config.yaml"
-    config.write_text(HEAD + "".join(f"  {to_camel(field)}: '{text}'\n" for field, text in written.items()))
+    keys: dict[str, object] = {to_camel(field): text for field, text in written.items()}
+    keys["prometheus"] = {"url": keys.pop("prometheusUrl")}
+    config.write_text(HEAD + "".join(f"  {key}: {json.dumps(value)}\n" for key, value in keys.items()))
     monkeypatch.setenv("BRIDGE_AUTOSCALER_CONFIG", str(config))
     by_file = load_settings()
     monkeypatch.delenv("BRIDGE_AUTOSCALER_CONFIG")
@@ -188,3 +191,11 @@ def test_a_config_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert refusal(config=file) == [f"--config: {file} cannot be read: No such file or directory"]
     monkeypatch.setenv("BRIDGE_AUTOSCALER_CONFIG", str(file))
     assert refusal() == [f"BRIDGE_AUTOSCALER_CONFIG: {file} cannot be read: No such file or directory"]
+
+
+def test_the_former_key_is_refused_with_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(HEAD + "  prometheusUrl: http://prometheus:9090\n")
+    assert refusal(config=file) == [
+        f"{file}:4: spec.prometheusUrl: is now a key of the section prometheus: write prometheus: {{url: …}}"
+    ]

@@ -87,6 +87,9 @@ def keys(part: dict[str, Any], path: str, required: bool) -> Iterator[tuple[str,
         yield path, written
     if part.get("type") == "array" and "properties" in resolved(part["items"]):
         yield from keys(part["items"], f"{path}[]", False)
+    each = part.get("additionalProperties")
+    if isinstance(each, dict) and "properties" in resolved(each):
+        yield from keys(each, f"{path}.*", False)
     for key, inner in part.get("properties", {}).items():
         yield from keys(inner, f"{path}.{key}".lstrip("."), key in part.get("required", ()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import struct
 import urllib.error
 import urllib.parse
@@ -34,9 +35,11 @@ class PrometheusServer:
         scrape_interval: str = "1s",
         out_of_order: str = "30m",
         arguments: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """`tls`: a client's side, where the arguments make it speak TLS as localhost."""
         (port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}"
         self._config_file = folder / "prometheus.yml"
         self._config: dict[str, Any] = {
             "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
@@ -61,7 +64,7 @@ class PrometheusServer:
             folder / "prometheus.log",
         )
         try:
-            self._process.wait_ready(f"{self.url}/-/ready")
+            self._process.wait_ready(f"{self.url}/-/ready", context=tls)
         except BaseException:
             self.stop()
             raise

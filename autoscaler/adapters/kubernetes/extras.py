@@ -20,13 +20,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import msgspec
-
-from autoscaler.adapters.kubernetes import schema_extras
+from autoscaler.adapters.kubernetes.access import may
 from autoscaler.adapters.kubernetes.connection import Connection
-from autoscaler.adapters.kubernetes.errors import KubernetesError, NotServed, PermissionMissing
+from autoscaler.adapters.kubernetes.errors import NotServed, PermissionMissing
 from autoscaler.adapters.kubernetes.extra import Extra
-from autoscaler.adapters.kubernetes.schema import UNREADABLE
 from autoscaler.adapters.kubernetes.watch import Kind, Timing
 from autoscaler.adapters.kubernetes.wire_autoscalers import decode_horizontal, decode_vertical
 from autoscaler.adapters.kubernetes.wire_migration import (
@@ -52,13 +49,10 @@ _VOLUMES = Kind("/api/v1/persistentvolumes", "persistentvolumes", decode_volume,
 _CLASSES = Kind("/apis/storage.k8s.io/v1/storageclasses", "storageclasses", decode_class, role=_MIGRATE)
 _CSI_NODES = Kind("/apis/storage.k8s.io/v1/csinodes", "csinodes", decode_csi_node, role=_MIGRATE)
 
-_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_REVIEW_S = 10.0
 _RIGHTS: Mapping[Capability, Mapping[str, str]] = {
     Capability.MIGRATE: {"verb": "create", "group": "", "resource": "pods", "subresource": "eviction"},
     Capability.SURGE: {"verb": "patch", "group": "apps", "resource": "deployments", "subresource": "scale"},
 }
-_reviews = msgspec.json.Decoder(schema_extras.AccessReview)
 
 
 class Seen(NamedTuple):
@@ -178,21 +172,9 @@ class Extras:
 
     async def _ask(self) -> None:
         """Ask what is permitted. Where there is no answer, the last one counts."""
-        answers = {capability: await self._may(right) for capability, right in _RIGHTS.items()}
+        answers = {capability: await may(self._connection, right) for capability, right in _RIGHTS.items()}
         self._allowed = frozenset(one for one, may in answers.items() if may or (may is None and one in self._allowed))
         self._unanswered = self._unanswered + 1 if None in answers.values() else 0
-
-    async def _may(self, right: Mapping[str, str]) -> bool | None:
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": right},
-        }
-        try:
-            answer = await self._connection.request("POST", _REVIEW, body=body, within_s=_REVIEW_S)
-            return _reviews.decode(answer.body).status.allowed if answer.status == 201 else None
-        except (KubernetesError, *UNREADABLE):
-            return None
 
     async def _follow(self, *, watch: bool) -> None:
         """Begin to read what an eviction is proved with, or stop, as permitted."""

@@ -256,6 +256,7 @@ class NodeSpec(Wire):
 
 class NodeInfo(Wire):
     operating_system: str = ""
+    kubelet_version: str = ""
 
 
 class NodeStatus(Wire):
@@ -334,6 +335,17 @@ class Version(Wire):
     """`GET /version`."""
 
     minor: str = ""
+    git_version: str = ""
+
+
+class ApiResource(Wire):
+    name: str = ""
+
+
+class ApiResources(Wire):
+    """`GET /api/v1`."""
+
+    resources: list[ApiResource] | None = None
 
 
 class Event(Wire):

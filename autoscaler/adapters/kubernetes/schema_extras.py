@@ -2,7 +2,7 @@
 
 Field names: autoscaling/v2 (HorizontalPodAutoscaler), autoscaling.k8s.io/v1 (VerticalPodAutoscaler), policy/v1
 (PodDisruptionBudget), v1 (PersistentVolume, PersistentVolumeClaim), storage.k8s.io/v1 (StorageClass, CSINode),
-authorization.k8s.io/v1 (SelfSubjectAccessReview).
+authorization.k8s.io/v1 (SelfSubjectAccessReview), authentication.k8s.io/v1 (SelfSubjectReview).
 """
 
 from __future__ import annotations
@@ -140,3 +140,15 @@ class ReviewStatus(Wire):
 
 class AccessReview(Wire):
     status: ReviewStatus = msgspec.field(default_factory=ReviewStatus)
+
+
+class UserInfo(Wire):
+    username: str = ""
+
+
+class SubjectStatus(Wire):
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
+
+
+class SubjectReview(Wire):
+    status: SubjectStatus = msgspec.field(default_factory=SubjectStatus)

@@ -6,23 +6,29 @@ in whichever order its pieces arrive.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.answers import Series
+from autoscaler.adapters.prometheus.layout import Layout, Names
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import Series
+from autoscaler.adapters.prometheus.signals import Reading, readings
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.history import ContainerRef, History, advance
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.recommender import Grid, Recommender, Samples
 from autoscaler.core.units import Bytes
 
-_HIGHEST = {Resource.CPU: HIGHEST[Resource.CPU] / 1000, Resource.MEMORY: HIGHEST[Resource.MEMORY]}  # cores, bytes
+_RESOURCES = frozenset(Resource)
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Member(NamedTuple):
@@ -33,62 +39,84 @@ class Member(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One request: a resource over a part of one of the batch's spans."""
+    """One request: one reading over a part of one of the batch's spans."""
 
-    resource: Resource
+    reading: Reading
     table: int
     span: Span
 
 
 class Batch:
-    """The members' missing samples: for each span, CPU and memory as arrays of one row a container."""
+    """The members' missing samples: for each span an array of one row a container for each reading.
+
+    `wanted` signals and the policy's `own` queries are asked for beside CPU and memory. `least`: samples without which
+    a rate would be too low. `partial` is to be set where an answer was not whole.
+    """
 
     def __init__(
-        self, members: Mapping[ContainerRef, Member], grid: Grid, rate_window_s: int, wanted: tuple[Span, ...]
+        self,
+        members: Mapping[ContainerRef, Member],
+        grid: Grid,
+        rate_window_s: int,
+        spans: tuple[Span, ...],
+        layout: Layout,
+        wanted: AbstractSet[str] = frozenset(),
+        own: Mapping[str, str] = _NOTHING,
+        least: int = 0,
     ) -> None:
+        self.partial = False
         self.members = members
-        self.spans = wanted
+        self.spans = spans
         self._grid = grid
-        self._rate_window_s = rate_window_s
         self._row = {container: row for row, container in enumerate(members)}
-        self._tables: list[dict[Resource, np.ndarray[Any, np.dtype[np.float32]]]] = []
-        pods = {container.pod for container in members}
-        self._matchers = queries.selector(
-            {container.namespace for container in members}, pods if len(pods) <= ranges.MOST_PODS else ()
-        )
+        self._of_pod: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row, container in enumerate(members):
+            self._of_pod[container[:2]].append(row)
+        self._tables: list[dict[str, NDArray[np.float32]]] = []
+        pods = {container.pod_ref for container in members}
+        containers = {container.container for container in members}
+        self._readings = readings(layout, pods, containers, rate_window_s, wanted, own, least)
 
     def chunks(self, most_points: int) -> tuple[Chunk, ...]:
         """The requests that it takes, oldest first."""
         return tuple(
-            Chunk(resource, table, piece)
+            Chunk(reading, table, piece)
             for table, span in enumerate(self.spans)
             for piece in ranges.chunks(span, len(self.members), most_points)
-            for resource in Resource
+            for reading in self._readings
         )
 
     def query(self, chunk: Chunk) -> str:
         """The PromQL of a request."""
-        if chunk.resource is Resource.CPU:
-            return queries.cpu(self._matchers, self._rate_window_s)
-        return queries.memory(self._matchers, chunk.span.step)
+        return chunk.reading.query(chunk.span.step)
 
     def open(self) -> None:
         """Set the arrays up; nothing is known yet."""
-        shape = len(self.members)
-        self._tables = [{r: np.full((shape, len(s)), np.nan, np.float32) for r in Resource} for s in self.spans]
+        rows, names = len(self.members), [reading.name for reading in self._readings]
+        self._tables = [{n: np.full((rows, len(span)), np.nan, np.float32) for n in names} for span in self.spans]
 
     def fill(self, chunk: Chunk, answer: Iterable[Series]) -> None:
         """Put an answer where it belongs. Series of other containers and values that no usage has are left out."""
-        span = self.spans[chunk.table]
-        table, most = self._tables[chunk.table][chunk.resource], _HIGHEST[chunk.resource]
+        span, reading = self.spans[chunk.table], chunk.reading
+        table = self._tables[chunk.table][reading.name]
         for series in answer:
-            row = self._row.get(_container(series))
-            if row is None:
+            container = _container(series, reading.names)
+            row = self._row.get(container)
+            rows = [row] if row is not None else []
+            if reading.of_pods and not container.container:
+                rows = self._of_pod.get(container[:2], [])
+            if not rows:
                 continue
             column = np.rint((series.at - span.first) / span.step)
             # NaN compares false
-            keep = (series.values >= 0) & (series.values <= most) & (column >= 0) & (column < len(span))
-            table[row, column[keep].astype(np.intp)] = series.values[keep]
+            keep = (series.values >= reading.least) & (series.values <= reading.most)
+            keep &= (column >= 0) & (column < len(span))
+            columns, values = column[keep].astype(np.intp), series.values[keep].astype(np.float32)
+            if reading.share:
+                values = np.minimum(values, np.float32(1))
+            for row in rows:
+                # several series of one container are a policy's query that does not say which of them counts
+                table[row, columns] = np.fmax(table[row, columns], values) if reading.of_pods else values
 
     def fold(self) -> dict[ContainerRef, History | None]:
         """The histories with the new samples in them; None where there has never been any. Ends the batch."""
@@ -97,24 +125,26 @@ class Batch:
         for container, (history, recommender) in self.members.items():
             row = self._row[container]
             for span, end_at, table in zip(self.spans, ends, self._tables, strict=True):
-                samples = Samples(end_at, table[Resource.CPU][row], table[Resource.MEMORY][row])
+                signals = {name: values[row] for name, values in table.items() if name not in _RESOURCES}
+                samples = Samples(end_at, table[Resource.CPU][row], table[Resource.MEMORY][row], signals)
                 history = advance(history, samples, recommender, self._grid, sample_s=span.step)
+            if history is not None and self.partial:
+                history = replace(history, partial_at=self.spans[-1].last)
             folded[container] = history
         self._tables = []
         return folded
 
 
-def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef]) -> Mapping[ContainerRef, Bytes]:
+def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef], names: Names) -> Mapping[ContainerRef, Bytes]:
     """The bytes of an instant query, of all containers of these pods. Values that no usage has are left out."""
     found: dict[ContainerRef, Bytes] = {}
     for series in answer:
-        container = _container(series)
+        container = _container(series, names)
         value = float(series.values[-1]) if len(series.values) else -1.0
-        if container.pod_ref in pods and 0 <= value <= _HIGHEST[Resource.MEMORY]:  # NaN compares false
+        if container.pod_ref in pods and 0 <= value <= HIGHEST[Resource.MEMORY]:  # NaN compares false
             found[container] = Bytes(int(value))
     return MappingProxyType(found)
 
 
-def _container(series: Series) -> ContainerRef:
-    labels = series.labels
-    return ContainerRef(labels.get("namespace", ""), labels.get("pod", ""), labels.get("container", ""))
+def _container(series: Series, names: Names) -> ContainerRef:
+    return ContainerRef(*(series.labels.get(name, "") for name in names))

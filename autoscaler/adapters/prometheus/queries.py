@@ -1,7 +1,8 @@
 """The PromQL that is asked for. Pure text.
 
 Shape of the queries: filters drop pod cgroups and pause containers, `max by` collapses duplicates (two scrape jobs, an
-HA pair, kubelet and cAdvisor exporting the same names), so that nothing is counted twice.
+HA pair, kubelet and cAdvisor exporting the same names, nested cgroups), so that nothing is counted twice. What tells
+copies apart (`image`, `id`, `name`, replica labels) is never required, as it is often dropped.
 """
 
 from __future__ import annotations
@@ -9,57 +10,116 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 
-CPU = "container_cpu_usage_seconds_total"  # counter, core-seconds (kubelet /metrics/cadvisor and /metrics/resource)
-MEMORY = "container_memory_working_set_bytes"  # gauge, bytes
-IN_USE = "container_memory_usage_bytes"  # gauge, bytes, page cache included (kubelet /metrics/cadvisor alone)
+from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.core.model import PodRef
 
-_BY = "namespace, pod, container"
 _RE2_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OF_A_CGROUP = "id, name, image"
+"""Labels by which cAdvisor tells the cgroups of one container apart: nested ones, and those before a restart."""
 
 
-def selector(namespaces: Collection[str], pods: Collection[str] = ()) -> str:
+def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] = ()) -> str:
     """The label matchers for containers in these namespaces; without pods: all of them."""
-    matchers = [f"namespace=~{_one_of(namespaces)}"]
+    names = layout.names
+    matchers = [f"{names.namespace}=~{one_of(namespaces)}"]
     if pods:
-        matchers.append(f"pod=~{_one_of(pods)}")
-    return ",".join((*matchers, 'container!=""', 'container!="POD"'))
+        matchers.append(f"{names.pod}=~{one_of(pods)}")
+    matchers += (f'{names.container}!=""', f'{names.container}!="POD"', *layout.all_matchers)
+    return ",".join(matchers)
 
 
-def cpu(matchers: str, rate_window_s: int) -> str:
-    """Cores used by each container: the mean over the window that ends at the instant asked for."""
-    return f"max by ({_BY}) (sum without (cpu) (rate({CPU}{{{matchers}}}[{rate_window_s}s])))"
+def of_pods(layout: Layout, pods: AbstractSet[PodRef], most_letters: int = ranges.MOST_LETTERS) -> str:
+    """The label matchers for these pods; of many, or with more letters in their names, for their whole namespaces."""
+    names = {pod.name for pod in pods}
+    few = len(names) <= ranges.MOST_PODS and sum(map(len, names)) <= most_letters
+    return selector(layout, {pod.namespace for pod in pods}, names if few else ())
 
 
-def memory(matchers: str, step_s: int) -> str:
+def cpu(layout: Layout, matchers: str, rate_window_s: int, least: int = 0) -> str:
+    """Cores used by each container: the mean over the window that ends at the instant asked for.
+
+    `least`: where fewer samples are in the window there is no value, as it would be too low. 0: not asked.
+    """
+    if not least:
+        return f"max by ({_by(layout)}) ({_cores(layout, matchers, rate_window_s)})"
+    series = f"{layout.cpu}{{{matchers}}}[{rate_window_s}s]"
+    return f"max by ({_by(layout)}) (sum without (cpu) (rate({series}) and count_over_time({series}) >= {least}))"
+
+
+def memory(layout: Layout, matchers: str, step_s: int) -> str:
     """Working set of each container in bytes: the maximum since the previous step."""
-    return f"max by ({_BY}) (max_over_time({MEMORY}{{{matchers}}}[{step_s}s]))"
+    return f"max by ({_by(layout)}) (max_over_time({layout.memory}{{{matchers}}}[{step_s}s]))"
 
 
-def in_use(matchers: str, range_s: int) -> str:
+def in_use(layout: Layout, matchers: str, range_s: int) -> str:
     """Memory of each container with page cache, in bytes: the greatest of its newest samples."""
-    return f"max by ({_BY}) (max_over_time({IN_USE}{{{matchers}}}[{range_s}s]))"
+    return f"max by ({_by(layout)}) (max_over_time({layout.in_use}{{{matchers}}}[{range_s}s]))"
 
 
-def newest_series(matchers: str) -> str:
+def newest_series(layout: Layout, matchers: str) -> str:
     """The memory series that was scraped last; its value is the unix time of that scrape."""
-    return f"topk(1, timestamp({MEMORY}{{{matchers}}}))"
+    return f"topk(1, timestamp({layout.memory}{{{matchers}}}))"
 
 
-def raw_samples(labels: Mapping[str, str], range_s: int) -> str:
+def raw_samples(layout: Layout, labels: Mapping[str, str], range_s: int) -> str:
     """The samples of the memory series with these labels, as they were scraped.
 
     Labels whose names need the quoting of Prometheus 3 are left out: older servers would refuse the query.
     """
-    matchers = (f"{name}={_quote(value)}" for name, value in sorted(labels.items()) if _LABEL_NAME.fullmatch(name))
-    return f"{MEMORY}{{{','.join(matchers)}}}[{range_s}s]"
+    named = sorted((name, value) for name, value in labels.items() if _LABEL_NAME.fullmatch(name))
+    matchers = (f"{name}={quoted(value)}" for name, value in named if name != "__name__")
+    return f"{layout.memory}{{{','.join(matchers)}}}[{range_s}s]"
 
 
-def _one_of(values: Collection[str]) -> str:
-    return _quote("|".join(_RE2_SPECIAL.sub(r"\\\g<0>", value) for value in sorted(values)))
+def clusters(layout: Layout, matchers: str) -> str:
+    """How many memory series each pod has now, in each cluster as far as labels tell."""
+    names = layout.names
+    by = ", ".join(dict.fromkeys((*layout.cluster_labels, names.namespace, names.pod)))
+    return f"count by ({by}) ({layout.memory}{{{matchers}}})"
 
 
-def _quote(text: str) -> str:
+def disputed_cores(layout: Layout, matchers: str, window_s: int, least: int) -> str:
+    """The means of CPU over a window, of containers of which copies differ by more than a tenth and 0.05 cores.
+
+    Copies are what scrape jobs and replicas make. Only those count that have at least so many samples in the window:
+    a mean over a part of it rightly differs.
+    """
+    whole = (
+        f"rate({layout.cpu}{{{matchers}}}[{window_s}s]) and count_over_time({layout.cpu}{{{matchers}}}[{window_s}s])"
+    )
+    return _disputed(layout, f"sum without (cpu) ({whole} >= {least})", "0.05")
+
+
+def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> str:
+    """The same of memory, where copies differ by more than a tenth and 16 MiB."""
+    series = f"{layout.memory}{{{matchers}}}[{window_s}s]"
+    return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
+
+
+def one_of(values: Collection[str]) -> str:
+    """A quoted regular expression that matches these values and nothing else."""
+    return quoted("|".join(_RE2_SPECIAL.sub(r"\\\g<0>", value) for value in sorted(values)))
+
+
+def quoted(text: str) -> str:
+    """The text as a PromQL string."""
     # PromQL reads double-quoted strings by Go's rules, of which JSON's escapes are a part
     return json.dumps(text, ensure_ascii=False)
+
+
+def _by(layout: Layout) -> str:
+    return ", ".join(layout.names)
+
+
+def _disputed(layout: Layout, means: str, tolerance: str) -> str:
+    by = _by(layout)
+    copies = f"max without ({_OF_A_CGROUP}) ({means})"
+    return f"{copies} and on ({by}) (0.9 * max by ({by}) ({copies}) - {tolerance} > min by ({by}) ({copies}))"
+
+
+def _cores(layout: Layout, matchers: str, window_s: int) -> str:
+    return f"sum without (cpu) (rate({layout.cpu}{{{matchers}}}[{window_s}s]))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,9 @@ from autoscaler.core.recommender import Grid
 
 MOST_POINTS = 100_000  # in one response: 3.5 MB of JSON, and a small fraction of --query.max-samples (50 million)
 MOST_STEPS = 11_000  # Prometheus refuses ranges with more
+MOST_RANGE_S = 31 * 86400  # Amazon's refuses ranges of more than 32 days
 MOST_PODS = 250  # named in one query: Prometheus looks up to 256 alternatives of a regex up in its index
+MOST_LETTERS = 12_000  # of their names: VictoriaMetrics takes queries of 16 KiB (-search.maxQueryLen)
 _MOST_CELLS = 2_000_000  # of one batch held in memory: 16 MB
 
 
@@ -57,8 +60,9 @@ def spans(after: int | None, end: int, grid: Grid) -> tuple[Span, ...]:
 
 
 def chunks(span: Span, series: int, most_points: int = MOST_POINTS) -> tuple[Span, ...]:
-    """The span in pieces of which each response holds at most so many points."""
-    return tuple(span.pieces(min(MOST_STEPS, max(1, most_points // max(1, series)))))
+    """The span in pieces of which each response holds at most so many points, over a range that no server refuses."""
+    most_steps = min(MOST_STEPS, MOST_RANGE_S // span.step)
+    return tuple(span.pieces(max(1, min(most_steps, most_points // max(1, series)))))
 
 
 def batches(containers: Sequence[ContainerRef], columns: int) -> Iterator[tuple[ContainerRef, ...]]:
@@ -72,13 +76,16 @@ def batches(containers: Sequence[ContainerRef], columns: int) -> Iterator[tuple[
     for container in sorted(containers):
         by_pod.setdefault((container.namespace, container.pod), []).append(container)
     most_pods = len(by_pod) if len(containers) * columns <= MOST_POINTS else MOST_PODS
+    most_letters = math.inf if most_pods > MOST_PODS else MOST_LETTERS // 2  # a query may name them twice
     batch: list[ContainerRef] = []
-    pods = 0
-    for of_pod in by_pod.values():
-        if batch and (pods == most_pods or len(batch) + len(of_pod) > most):
+    pods = letters = 0
+    for (_, name), of_pod in by_pod.items():
+        full = pods == most_pods or len(batch) + len(of_pod) > most or letters + len(name) > most_letters
+        if batch and full:
             yield tuple(batch)
-            batch, pods = [], 0
+            batch, pods, letters = [], 0, 0
         batch += of_pod
         pods += 1
+        letters += len(name)
     if batch:
         yield tuple(batch)

@@ -8,22 +8,26 @@ worker threads; what is published is immutable. When Prometheus fails, the old h
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
-from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus import queries, ranges, signals
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
-from autoscaler.adapters.prometheus.session import ANSWER_TIMEOUT_S, MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.layout import ANY, Layout
+from autoscaler.adapters.prometheus.missing import notes_on
+from autoscaler.adapters.prometheus.retries import retried
+from autoscaler.adapters.prometheus.session import PrometheusApi
+from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.prometheus.tracked import NOT_YET, Asked, Key, Tracked
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
@@ -35,45 +39,16 @@ Progress = Callable[[int, int], None]  # requests done, requests in all; the lat
 
 _THREADS = 4
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
-_RETRIES = 2
-_RETRY_PAUSE_S = 0.5
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
 _MOST_AHEAD_S = 60
-_UNKNOWN_SCRAPE_INTERVAL_S = 60
-_SCRAPE_INTERVAL_RANGE_S = 600  # of samples that are looked at to find it
-_SCRAPE_INTERVAL_VALID_S = 600.0
 _SCRAPES_NOW = 3  # as many scrapes count as "now", and no less than this:
 _SHORTEST_NOW_S = 60
 _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
+_WHOLE_FOR_S = 600  # answers, before what was partial is read again
 _SOURCE = "Prometheus"
-_NOT_YET = Gap(Reason.NOT_MEASURED_YET, "its history is being read")
-_NO_DATA = Gap(Reason.NO_DATA, "no samples in Prometheus")
-
-
-class _Key(NamedTuple):
-    """What a history depends on: as long as it is the same, a reloaded policy goes on with it."""
-
-    fold_key: Hashable
-    grid: Grid
-    rate_window_s: int
-
-    @classmethod
-    def of(cls, policy: Policy) -> _Key:
-        return cls(policy.recommender.fold_key, policy.grid, max(1, round(policy.rate_window.total_seconds())))
-
-
-@dataclass(frozen=True, slots=True)
-class _Tracked:
-    """A container that is followed. `measured_until`: the newest grid point that was asked for, whatever came back."""
-
-    key: _Key
-    policy: Policy
-    history: History | None = None
-    measured_until: int | None = None
-    gap: Gap = _NOT_YET
 
 
 class _Work(NamedTuple):
@@ -81,7 +56,7 @@ class _Work(NamedTuple):
 
     batch: Batch
     chunks: tuple[Chunk, ...]
-    tracked: Mapping[ContainerRef, _Tracked]
+    tracked: Mapping[ContainerRef, Tracked]
     since: int | None
 
 
@@ -114,36 +89,38 @@ class PrometheusMetrics:
 
     def __init__(
         self,
-        url: str,
+        access: Access,
+        layout: Layout = ANY,
         *,
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
-        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        self._api = PrometheusApi(url, timeout_s=timeout_s)
+        self._api = PrometheusApi(access)
         self._now = now
         self._first_known = first_known
         self._folding: list[float] = []
-        self._tracked: dict[ContainerRef, _Tracked] = {}
-        self._latest = Measurements(default=_NOT_YET)
+        self._tracked: dict[ContainerRef, Tracked] = {}
+        self._latest = Measurements(default=NOT_YET)
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._most_points = ranges.MOST_POINTS
-        self._scrape_interval_s = _UNKNOWN_SCRAPE_INTERVAL_S
-        self._scrape_interval_until = 0.0
+        self._survey = Survey(layout)
+        matchers = (*layout.matchers, *layout.cluster)
+        which = f" that match {', '.join(matchers)}" if matchers else ""
+        self._no_data = Gap(Reason.NO_DATA, f"no samples in Prometheus{which}")
 
     def follow(self, wanted: Mapping[ContainerRef, Policy]) -> None:
         """Measure these containers from now on; what is known of any other is dropped. Returns at once."""
-        keys = {id(policy): _Key.of(policy) for policy in wanted.values()}
+        keys = {id(policy): Key.of(policy) for policy in wanted.values()}
         before, self._tracked = self._tracked, {}
         fresh = False
         for container, policy in wanted.items():
             old, key = before.get(container), keys[id(policy)]
             if old is None or old.key != key:
                 fresh = True
-                self._tracked[container] = _Tracked(key, policy)
+                self._tracked[container] = Tracked(key, policy)
             else:
                 self._tracked[container] = old if old.policy is policy else replace(old, policy=policy)
         if fresh or len(before) != len(self._tracked):
@@ -191,19 +168,21 @@ class PrometheusMetrics:
             return _PAUSE_WITHOUT_DATA_S
         # never longer than a step: the measured instants may be by Prometheus' clock, which may differ
         longest = min(tracked.key.grid.step for tracked in self._tracked.values())
-        return max(0.0, min(min(until) + 2 * self._scrape_interval_s - self._now().timestamp(), longest))
+        return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
     async def _measure(self, cycle: _Cycle) -> None:
         self._most_points = min(ranges.MOST_POINTS, 2 * self._most_points)  # what was too much once may pass later
         measured_at = self._latest.measured_at
         try:
             now = await self._server_now(cycle)
+            await self._look_around(cycle)
         except MetricsError as error:
             self._fail(cycle, error, self._tracked)
         else:
-            await self._find_scrape_interval(cycle)
-            await self._measure_in_use(cycle)
-            work = list(self._missing(now))
+            work = []
+            if self._survey.usable or not self._survey.ambiguous:
+                await self._measure_in_use(cycle)
+                work = list(self._missing(now))
             cycle.requests = sum(len(item.chunks) for item in work)
             async with asyncio.TaskGroup() as tasks:
                 for item in work:
@@ -211,7 +190,8 @@ class PrometheusMetrics:
             measured_at = self._latest.measured_at if work else cycle.started_at
             if cycle.postponed:
                 self._fresh.set()
-        self._publish(measured_at, tuple(cycle.problems))
+        notes = notes_on(((c, t.key.asked.signals, t.history) for c, t in self._tracked.items()), self._survey.layout)
+        self._publish(measured_at, (*cycle.problems, *self._survey.notes, *notes))
         if cycle.first_known:
             self._first_known()
 
@@ -226,59 +206,77 @@ class PrometheusMetrics:
         cycle.problems[Problem(_SOURCE, "ClockSkew", detail)] = None
         return server
 
-    async def _find_scrape_interval(self, cycle: _Cycle) -> None:
-        """Read off the newest series how often it is scraped; how often is in no API."""
-        loop = asyncio.get_running_loop()
-        namespaces = {container.namespace for container in self._tracked}
-        if not namespaces or loop.time() < self._scrape_interval_until:
-            return
+    async def _look_around(self, cycle: _Cycle) -> None:
+        """Find out what is behind the endpoint, if it is time to. Raises `MetricsError` while nothing is known."""
+
+        async def ask(query: str) -> list[Series]:
+            answer = await self._call(self._api.instant, query)
+            self._note_partial(cycle, answer.missing)
+            return answer.result
+
+        pods = {container.pod_ref for container in self._tracked}
+        before = self._survey.layout
         try:
-            newest = await self._call(self._api.instant, queries.newest_series(queries.selector(namespaces)))
-            for series in newest.result[:1]:
-                query = queries.raw_samples(series.labels, _SCRAPE_INTERVAL_RANGE_S)
-                raw = await self._call(self._api.instant, query)
-                gaps = np.concatenate([np.diff(found.at) for found in raw.result] or [np.empty(0)])
-                gaps = gaps[(gaps > 0) & (gaps <= _SCRAPE_INTERVAL_RANGE_S)]
-                if len(gaps):
-                    self._scrape_interval_s = max(1, round(float(np.median(gaps))))
-                    self._scrape_interval_until = loop.time() + _SCRAPE_INTERVAL_VALID_S
+            gpus = any(tracked.key.asked.signals & signals.GPU for tracked in self._tracked.values())
+            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus)
         except MetricsError as error:
+            if not self._survey.usable:
+                raise
             self._fail(cycle, error, {})
+        if self._survey.layout != before:
+            # what was not found under other labels may be under these
+            for container, tracked in self._tracked.items():
+                if tracked.history is None:
+                    self._tracked[container] = replace(tracked, measured_until=None)
 
     async def _measure_in_use(self, cycle: _Cycle) -> None:
         """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
             return
-        names = {pod.name for pod in pods} if len(pods) <= ranges.MOST_PODS else ()
-        matchers = queries.selector({pod.namespace for pod in pods}, names)
+        layout = self._survey.layout
         # several scrapes: one alone may have been missed, and a sample that is older tells nothing of now
-        range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._scrape_interval_s)
+        range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._survey.scrape_interval_s)
         try:
-            answer = await self._call(self._api.instant, queries.in_use(matchers, range_s))
+            answer = await self._call(self._api.instant, queries.in_use(layout, queries.of_pods(layout, pods), range_s))
         except MetricsError as error:
             self._fail(cycle, error, {})
             return
         self._note_partial(cycle, answer.missing)
-        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods))
+        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
 
     def _missing(self, now: float) -> Iterator[_Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
-        groups: dict[tuple[Grid, int, int], list[ContainerRef]] = defaultdict(list)
+        groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
         for container, tracked in self._tracked.items():
             if tracked.measured_until is not None and tracked.measured_until > now + _MOST_AHEAD_S:
                 # of a clock that was set back since: what follows would not be newer for as long as that
-                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=_NOT_YET)
+                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=NOT_YET)
+            if tracked.history is not None and _whole_again(tracked.history, tracked.measured_until):
+                tracked = self._tracked[container] = replace(tracked, measured_until=None)
             since = -1 if tracked.measured_until is None else tracked.measured_until
-            groups[tracked.key.grid, tracked.key.rate_window_s, since].append(container)
-        for (grid, rate_window_s, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
-            end = ranges.newest_instant(now, self._scrape_interval_s, grid.step)
+            groups[tracked.key.grid, tracked.key.asked, since].append(container)
+        for (grid, asked, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
+            end = ranges.newest_instant(now, self._survey.scrape_interval_s, grid.step)
             after = None if since < 0 else since
             spans = ranges.spans(after, end, grid)
             for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
                 tracked_part = {container: self._tracked[container] for container in part}
-                members = {c: Member(t.history, t.policy.recommender) for c, t in tracked_part.items()}
-                batch = Batch(members, grid, rate_window_s, spans)
+                members = {
+                    c: Member(None if after is None else t.history, t.policy.recommender)
+                    for c, t in tracked_part.items()
+                }
+                least = self._survey.least_samples(asked.rate_window_s)
+                batch = Batch(
+                    members,
+                    grid,
+                    asked.rate_window_s,
+                    spans,
+                    self._survey.layout,
+                    asked.signals,
+                    dict(asked.own),
+                    least,
+                )
                 yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
@@ -320,6 +318,7 @@ class PrometheusMetrics:
                         failure = error
                     else:
                         self._note_partial(cycle, missing)
+                        work.batch.partial |= bool(missing)
             cycle.finish(1)
 
         work.batch.open()
@@ -334,9 +333,9 @@ class PrometheusMetrics:
             now = self._tracked.get(container)
             # it may have left, come back or changed its policy meanwhile
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
-                self._tracked[container] = replace(now, history=history, measured_until=until, gap=_NO_DATA)
+                self._tracked[container] = replace(now, history=history, measured_until=until, gap=self._no_data)
 
-    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, _Tracked]) -> None:
+    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
         if error.status is None:
             cycle.unreachable.append(error)
         detail = f"{self._api.address} {error.text}"
@@ -353,12 +352,17 @@ class PrometheusMetrics:
             cycle.problems[problem] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
-        histories = {container: tracked.history or tracked.gap for container, tracked in self._tracked.items()}
-        self._latest = Measurements(measured_at, MappingProxyType(histories), _NOT_YET, problems, self._in_use)
+        every_s = self._survey.scrape_interval_s if self._survey.interval_known else None
+        doubt, doubts = self._survey.ambiguous, self._survey.disputed
+        histories = {
+            container: doubt or doubts.get(container) or tracked.history or tracked.gap
+            for container, tracked in self._tracked.items()
+        }
+        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use, every_s)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
-            return await in_thread(_retry, function, *args)
+            return await in_thread(retried, function, *args)
 
     def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
         """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
@@ -370,7 +374,7 @@ class PrometheusMetrics:
             points = len(span) * len(batch.members)
             if len(span) == 1 or points <= self._most_points:
                 try:
-                    answer = _retry(self._api.range, query, span)
+                    answer = retried(self._api.range, query, span)
                 except MetricsError as error:
                     if len(span) == 1 or not error.too_much:
                         raise
@@ -383,13 +387,8 @@ class PrometheusMetrics:
         return missing
 
 
-def _retry(function: Callable[..., T], *args: object) -> T:
-    """Call up to three times while the failure may pass. What is too much at once is not repeated as it is."""
-    for attempt in range(_RETRIES):
-        try:
-            return function(*args)
-        except MetricsError as error:
-            if not error.passing or error.too_much:
-                raise
-        time.sleep(_RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 (jitter, not a secret)
-    return function(*args)
+def _whole_again(history: History, measured_until: int | None) -> bool:
+    """Whether what a partial answer left out of a history may be there now."""
+    return (
+        bool(history.partial_at) and measured_until is not None and measured_until - history.partial_at >= _WHOLE_FOR_S
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from autoscaler.adapters.prometheus.session import Series
+from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.core.foreign import shown
 from autoscaler.core.model import PodRef
 

@@ -1,9 +1,9 @@
-"""The PromQL of a drain gate: what a policy may write, and what is asked for. Pure text."""
+"""The PromQL that a policy may write, and what is asked for of a drain gate. Pure text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _STRING = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`""")
@@ -13,15 +13,16 @@ _PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}?|[A-Za-z_]\w*)")  # not $1 of 
 _PLACEHOLDERS = ("$pod", "$namespace")
 
 
-def checked_query(query: str) -> str:
-    """A query that can be asked for many pods at once: it selects them by `$pod`, and `$namespace` if it likes. Raises
-    `ValueError`. Of PromQL's grammar only quotes and brackets are looked at."""
+def checked_query(query: str, placeholders: Sequence[str] = _PLACEHOLDERS) -> str:
+    """A query that can be asked for many pods at once: it selects them by `$pod`, and by the other placeholders if it
+    likes. Raises `ValueError`. Of PromQL's grammar only quotes and brackets are looked at: servers have dialects, and
+    `doctor` asks the one that it is for."""
     rest = _COMMENT.sub("", _STRING.sub('""', query))
     if re.search("[\"'`]", rest.replace('""', "")):
         raise ValueError("a quote is not closed")
     for found in _PLACEHOLDER.findall(query):
-        if found not in _PLACEHOLDERS:
-            raise ValueError(f"{found[:40]!r} is not known; there are $pod and $namespace")
+        if found not in placeholders:
+            raise ValueError(f"{found[:40]!r} is not known; there are {' and '.join(placeholders)}")
     if not any("$pod" in found["text"] for found in _REGEX.finditer(query)):
         raise ValueError(
             'does not select pods; write pod=~"$pod", like sum by (namespace, pod) (bridge_sessions{pod=~"$pod"})'

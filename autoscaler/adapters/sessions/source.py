@@ -17,8 +17,10 @@ from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
 
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.ranges import MOST_PODS
-from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.sessions.gates import Reading, of_series
 from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
@@ -67,7 +69,7 @@ class PodSessions:
 
     def __init__(
         self,
-        prometheus_url: str,
+        prometheus: Access,
         cluster: Cluster,
         *,
         now: Callable[[], datetime],
@@ -79,7 +81,7 @@ class PodSessions:
         query_timeout_s: float = _QUERY_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api = PrometheusApi(prometheus_url, timeout_s=query_timeout_s)
+        self._api = PrometheusApi(replace(prometheus, timeout_s=min(query_timeout_s, prometheus.timeout_s)))
         self._http = PodHttp(pod_timeout_s)
         self._cluster = cluster
         self._now = now

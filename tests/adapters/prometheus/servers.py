@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,17 +20,19 @@ Intercept = Callable[[str, Mapping[str, str]], web.StreamResponse | Awaitable[we
 
 
 @asynccontextmanager
-async def serve(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
-    """A server that gives every request to the handler; yields its address."""
+async def serve(
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """A server that gives every request to the handler; yields its address, with a name for certificates over TLS."""
     app = web.Application(client_max_size=1 << 24)
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     host, port = runner.addresses[0][:2]
     try:
-        yield f"http://{host}:{port}"
+        yield f"http://{host}:{port}" if tls is None else f"https://localhost:{port}"
     finally:
         await runner.cleanup()
 
@@ -97,6 +100,11 @@ class FakePrometheus:
             return self._range(query, int(form["start"]), int(form["end"]), int(form["step"]))
         if query == "time()":
             return result("scalar", [self.now, f"{self.now}"])
+        if " and on (" in query:  # what copies of series disagree about
+            return result("vector", [])
+        if query.startswith("count by"):
+            found = [{"metric": container._asdict(), "value": [self.now, "1"]} for container in self.usage]
+            return result("vector", found)
         if query.startswith("topk"):
             found = [{"metric": container._asdict(), "value": [self.now, "1"]} for container in self.usage]
             return result("vector", found[:1])

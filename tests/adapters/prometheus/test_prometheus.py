@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.batch import Batch, Member
+from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY, Layout
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import MetricsError, PrometheusApi
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.policy import Policy
@@ -40,11 +43,11 @@ def scrapes(seconds: int) -> list[int]:
 
 
 def cpu_series(labels: Mapping[str, str], cores: float, at: list[int]) -> tuple[dict[str, str], Points]:
-    return {"__name__": queries.CPU, **labels}, [(t, cores * (t - at[0])) for t in at]
+    return {"__name__": CPU, **labels}, [(t, cores * (t - at[0])) for t in at]
 
 
 def memory_series(labels: Mapping[str, str], used: list[float], at: list[int]) -> tuple[dict[str, str], Points]:
-    return {"__name__": queries.MEMORY, **labels}, list(zip(at, used, strict=True))
+    return {"__name__": MEMORY, **labels}, list(zip(at, used, strict=True))
 
 
 def labels_of(container: ContainerRef, **more: str) -> dict[str, str]:
@@ -52,7 +55,7 @@ def labels_of(container: ContainerRef, **more: str) -> dict[str, str]:
 
 
 async def measure(prometheus: PrometheusServer, wanted: Mapping[ContainerRef, Policy]) -> Measurements:
-    metrics = PrometheusMetrics(prometheus.url, now=lambda: datetime.now(UTC))
+    metrics = PrometheusMetrics(Access(prometheus.url), now=lambda: datetime.now(UTC))
     metrics.follow(wanted)
     measured = await metrics.measure_once()
     metrics.close()
@@ -113,7 +116,7 @@ def folded(
     api: PrometheusApi, container: ContainerRef, before: History | None, after: int | None, end: int, grid: Grid
 ) -> History | None:
     """What the source does in one cycle, at an instant of the past."""
-    batch = Batch({container: Member(before, Window({}))}, grid, 300, ranges.spans(after, end, grid))
+    batch = Batch({container: Member(before, Window({}))}, grid, 300, ranges.spans(after, end, grid), Layout())
     batch.open()
     for chunk in batch.chunks(ranges.MOST_POINTS):
         batch.fill(chunk, api.range(batch.query(chunk), chunk.span).result)
@@ -126,12 +129,12 @@ def test_restart_is_live(prometheus: PrometheusServer) -> None:
     at = scrapes(4 * 3600)
     usage = random.Random(7)
     counter = np.cumsum([usage.random() * SCRAPE_S for _ in at]).tolist()
-    cpu = ({"__name__": queries.CPU, **labels_of(container)}, list(zip(at, counter, strict=True)))
+    cpu = ({"__name__": CPU, **labels_of(container)}, list(zip(at, counter, strict=True)))
     prometheus.write([cpu, memory_series(labels_of(container), [usage.random() * 1e9 for _ in at], at)])
     grid = Grid(60, 60 * 4321, fine=1200)
     assert grid.block == 300
     end = int(time.time()) // 60 * 60 - 180
-    api = PrometheusApi(prometheus.url)
+    api = PrometheusApi(Access(prometheus.url))
     live, after = None, None
     for until in range(end - 3600, end + 1, 60):
         live, after = folded(api, container, live, after, until, grid), until
@@ -147,7 +150,7 @@ def test_restart_is_live(prometheus: PrometheusServer) -> None:
 
 
 def test_refusals_are_those_that_are_expected(prometheus: PrometheusServer) -> None:
-    api = PrometheusApi(prometheus.url)
+    api = PrometheusApi(Access(prometheus.url))
     with pytest.raises(MetricsError) as caught:
         api.range("vector(1)", Span(0, 60 * 11_001, 60))
     assert (caught.value.status, caught.value.error_type, caught.value.too_much) == (400, "bad_data", True)
@@ -157,7 +160,7 @@ def test_refusals_are_those_that_are_expected(prometheus: PrometheusServer) -> N
     assert not caught.value.too_much
     assert not caught.value.passing
     with pytest.raises(MetricsError, match="wrong path"):
-        PrometheusApi(f"{prometheus.url}/elsewhere").server_time()
+        PrometheusApi(Access(f"{prometheus.url}/elsewhere")).server_time()
     assert abs(api.server_time() - time.time()) < 5
     api.close()
 
@@ -201,11 +204,11 @@ async def test_memory_in_use_is_the_greatest_of_the_newest_samples_of_every_cont
     at = scrapes(600)
     used = [9e9] * (len(at) - 6) + [1e9, 1e9, 1e9, 1e9, 3e9, 2e9]
     exported = (labels_of(app, job="a"), labels_of(app, job="b"), labels_of(app._replace(container=""), job="a"))
-    series = [({"__name__": queries.IN_USE, **labels}, list(zip(at, used, strict=True))) for labels in exported]
+    series = [({"__name__": IN_USE, **labels}, list(zip(at, used, strict=True))) for labels in exported]
     proxy = app._replace(container="proxy")
-    series.append(({"__name__": queries.IN_USE, **labels_of(proxy)}, [(at[-1], 5e6)]))
+    series.append(({"__name__": IN_USE, **labels_of(proxy)}, [(at[-1], 5e6)]))
     ended = app._replace(container="ended")
-    series.append(({"__name__": queries.IN_USE, **labels_of(ended)}, [(at[0], 5e6)]))
+    series.append(({"__name__": IN_USE, **labels_of(ended)}, [(at[0], 5e6)]))
     prometheus.write([*series, memory_series(labels_of(app), [1e9] * len(at), at)])
     measured = await measure(prometheus, {app: Policy("p", Window({}), grid=Grid(60, 600))})
     assert measured.in_use.of == {app: 3_000_000_000, proxy: 5_000_000}

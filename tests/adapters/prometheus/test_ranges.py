@@ -92,3 +92,17 @@ def test_batches_are_bounded_and_keep_pods_together(pods: int, containers: int, 
         seen |= names
         assert len(part) * columns <= max(2_000_000, containers * columns)
         assert len(names) <= ranges.MOST_PODS or len(part) * columns <= ranges.MOST_POINTS
+
+
+def test_no_range_is_longer_than_any_server_allows() -> None:
+    year = Span(0, 365 * 86400, 3600)
+    pieces = ranges.chunks(year, 1)
+    assert [instant for piece in pieces for instant in instants(piece)] == instants(year)
+    assert max(piece.last - piece.first for piece in pieces) <= ranges.MOST_RANGE_S
+
+
+def test_names_in_one_query_are_of_bounded_length() -> None:
+    found = [ContainerRef("sim", f"{i:0200}", "app") for i in range(200)]
+    parts = list(ranges.batches(found, 20_160))
+    assert [container for part in parts for container in part] == found
+    assert max(sum(len(container.pod) for container in part) for part in parts) <= ranges.MOST_LETTERS

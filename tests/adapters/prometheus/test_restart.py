@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.adapters.prometheus import ranges
+from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.batch import Batch, Member
+from autoscaler.adapters.prometheus.layout import Layout
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import Series
 from autoscaler.core.history import ContainerRef, History
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
@@ -60,10 +61,10 @@ def measure(past: Past, history: History | None, after: int | None, end: int, mo
     spans = ranges.spans(after, end, GRID)
     if not spans:
         return history
-    batch = Batch({REF: Member(history, Window({}))}, GRID, 300, spans)
+    batch = Batch({REF: Member(history, Window({}))}, GRID, 300, spans, Layout())
     batch.open()
     for chunk in reversed(batch.chunks(most_points)):
-        batch.fill(chunk, past.answer(chunk.resource, chunk.span))
+        batch.fill(chunk, past.answer(Resource(chunk.reading.name), chunk.span))
     return batch.fold()[REF]
 
 
@@ -98,7 +99,7 @@ def test_restart_is_live(values: list[tuple[float, float]], cycles: list[int], o
 
 def test_answers_of_others_and_beyond_the_range_are_left_out() -> None:
     span = Span(START, START + 2 * STEP, STEP)
-    batch = Batch({REF: Member(None, Window({}))}, Grid(STEP, 3600), 300, (span,))
+    batch = Batch({REF: Member(None, Window({}))}, Grid(STEP, 3600), 300, (span,), Layout())
     batch.open()
     chunk = batch.chunks(1000)[0]
     at = np.asarray([START - STEP, START, START + STEP, START + 3 * STEP], np.float64)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series
 from autoscaler.adapters.prometheus.ranges import Span
-from autoscaler.adapters.prometheus.session import Answer, MetricsError, PrometheusApi, Series
+from autoscaler.adapters.prometheus.session import PrometheusApi
 from tests.adapters.prometheus.servers import refusal, result, serve
 
 SPAN = Span(1_795_759_140, 1_795_759_200, 60)
@@ -19,7 +21,7 @@ Respond = Callable[[], web.StreamResponse]
 
 
 async def ask(url: str, *, timeout_s: float = 5.0) -> Answer[list[Series]]:
-    return await asyncio.to_thread(PrometheusApi(url, timeout_s=timeout_s).range, "up", SPAN)
+    return await asyncio.to_thread(PrometheusApi(Access(url, timeout_s=timeout_s)).range, "up", SPAN)
 
 
 async def failure(url: str, *, timeout_s: float = 5.0) -> MetricsError:
@@ -45,7 +47,7 @@ async def test_the_query_is_in_the_body() -> None:
 
     long = "up or " * 20_000 + "up"
     async with serve(handler) as url:
-        api = PrometheusApi(f"{url}/prometheus/", timeout_s=5)
+        api = PrometheusApi(Access(f"{url}/prometheus/", timeout_s=5))
         await asyncio.to_thread(api.range, long, SPAN)
         api.close()
     form = {"query": long, "start": "1795759140", "end": "1795759200", "step": "60", "timeout": "5"}
@@ -259,7 +261,7 @@ async def test_the_clock() -> None:
         return result("scalar", [1795759200.5, "1795759200.5"])
 
     async with serve(handler) as url:
-        assert await asyncio.to_thread(PrometheusApi(url).server_time) == 1795759200.5
+        assert await asyncio.to_thread(PrometheusApi(Access(url)).server_time) == 1795759200.5
 
 
 @pytest.mark.parametrize("time", [None, "NaN", "+Inf", "1e30", "1e14", "-1e12"])
@@ -269,9 +271,9 @@ async def test_a_server_without_a_clock_is_no_prometheus(time: str | None) -> No
 
     async with serve(handler) as url:
         with pytest.raises(MetricsError, match="does not seem to be Prometheus"):
-            await asyncio.to_thread(PrometheusApi(url).server_time)
+            await asyncio.to_thread(PrometheusApi(Access(url)).server_time)
 
 
 def test_addresses_are_shown_without_credentials() -> None:
-    api = PrometheusApi("https://user:secret@prometheus.example:9090/prometheus?token=secret")
+    api = PrometheusApi(Access("https://user:secret@prometheus.example:9090/prometheus?token=secret"))
     assert api.address == "https://prometheus.example:9090/prometheus"

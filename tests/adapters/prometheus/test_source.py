@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from autoscaler.core.recommender import Grid, Samples, Signal, Situation, Target, WindowRecommender
 from autoscaler.core.units import Bytes
 from tests.adapters.prometheus.servers import SCRAPE_S, FakePrometheus, refusal, result, serve
+from tests.adapters.prometheus.written import SIGNALS_POLICY
 
 NOW = 1_795_759_217
 END = 1_795_759_140  # two scrapes ago, on the minute
@@ -71,7 +73,7 @@ async def measuring(
     first_known: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[PrometheusMetrics]:
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: server.clock, first_known=first_known, timeout_s=timeout_s)
+        metrics = PrometheusMetrics(Access(url, timeout_s=timeout_s), now=lambda: server.clock, first_known=first_known)
         metrics.follow(wanted)
         yield metrics
         metrics.close()
@@ -301,13 +303,15 @@ async def test_many_pods_are_asked_for_by_their_namespaces_alone() -> None:
         measured = await metrics.measure_once()
     assert len(measured.in_use.of) == 300
     (query,) = (form["query"] for _, form in server.requests if "usage_bytes" in form["query"])
-    assert "pod=" not in query
+    assert ",pod=" not in query
 
 
 async def test_nobody_listens() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        metrics = PrometheusMetrics(f"http://127.0.0.1:{unused.getsockname()[1]}", now=lambda: datetime.now(UTC))
+        metrics = PrometheusMetrics(
+            Access(f"http://127.0.0.1:{unused.getsockname()[1]}"), now=lambda: datetime.now(UTC)
+        )
         metrics.follow({ref("a"): POLICY})
         measured = await metrics.measure_once()
     assert "Connection refused" in gap(measured, ref("a")).detail
@@ -380,7 +384,7 @@ async def test_what_may_pass_is_tried_three_times(failures: int) -> None:
     left = {"rate": failures}
 
     def busy(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
-        if "rate(" in form["query"] and left["rate"]:
+        if path.endswith("query_range") and "rate(" in form["query"] and left["rate"]:
             left["rate"] -= 1
             return web.Response(status=429)
         return None
@@ -441,11 +445,37 @@ async def test_partial_answers_are_reported() -> None:
     ]
 
 
+async def test_a_partial_answer_is_carried_with_its_histories_and_read_again_once_answers_are_whole() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        assert history(await metrics.measure_once(), ref("a")).partial_at == 0
+        server.warnings = ["store 1 is down"]
+        server.now += 60
+        assert history(await metrics.measure_once(), ref("a")).partial_at == END + 60
+        server.warnings = []
+        server.now += 600
+        assert history(await metrics.measure_once(), ref("a")).partial_at == END + 60
+        server.requests.clear()
+        server.now += 60
+        whole = history(await metrics.measure_once(), ref("a"))
+    assert whole.partial_at == 0
+    assert len(server.asked("max_over_time")) == 60
+    assert len(whole.state) == 60
+
+
+async def test_a_rate_without_most_of_its_window_is_not_asked_for() -> None:
+    """Scrapes are 30 s apart, so that five minutes hold ten."""
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        assert (await metrics.measure_once()).scrape_interval_s == SCRAPE_S
+    assert all(") >= 8" in form["query"] for form in server.ranges if "rate" in form["query"])
+
+
 async def test_a_clock_that_was_set_back_starts_anew() -> None:
     server = fake("a")
     server.now += 36_000
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: datetime.fromtimestamp(NOW, UTC))
+        metrics = PrometheusMetrics(Access(url), now=lambda: datetime.fromtimestamp(NOW, UTC))
         metrics.follow({ref("a"): POLICY})
         assert history(await metrics.measure_once(), ref("a")).newest_at == END + 36_000
         server.now = NOW
@@ -458,7 +488,7 @@ async def test_a_clock_that_was_set_back_starts_anew() -> None:
 async def test_prometheus_clock_wins_when_it_differs(ahead: int) -> None:
     server = fake("a")
     async with serve(server.handle) as url:
-        metrics = PrometheusMetrics(url, now=lambda: server.clock - timedelta(seconds=ahead))
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock - timedelta(seconds=ahead))
         metrics.follow({ref("a"): POLICY})
         measured = await metrics.measure_once()
     differs = abs(ahead) > 30
@@ -571,3 +601,45 @@ async def test_a_fold_that_does_not_return_shows() -> None:
         returning.set()
         await measured
         assert metrics.busy_since is None
+
+
+async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -> None:
+    server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
+    server.in_use = dict.fromkeys(server.usage, GIB)
+    counts: list[int] = []
+    policy = replace(POLICY, grid=Grid(60, 180))
+    async with measuring(server, dict.fromkeys(server.usage, policy), timeout_s=60) as metrics:
+        await metrics.measure_once()
+        for _ in range(3):
+            server.now += 60
+            server.requests.clear()
+            measured = await metrics.measure_once()
+            counts.append(len(server.requests))
+            for form in server.ranges:
+                assert 2000 * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= 100_000
+    assert max(counts) <= 7  # 5 more every ten minutes: at most 12
+    assert measured.problems == ()
+
+
+async def test_a_turn_with_every_signal_costs_no_more_than_twelve_queries() -> None:
+    server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
+    policy = replace(SIGNALS_POLICY, grid=Grid(60, 180))
+    async with measuring(server, dict.fromkeys(server.usage, policy), timeout_s=60) as metrics:
+        await metrics.measure_once()
+        server.now += 60
+        server.requests.clear()
+        await metrics.measure_once()
+        assert len(server.requests) == 4 + len(Signal) <= 12
+
+
+async def test_what_cannot_be_compared_is_said_and_without_clusters_nothing_is_read() -> None:
+    server = fake("a")
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        server.intercept = lambda path, form: web.Response(status=500) if " and on (" in form["query"] else None
+        measured = await metrics.measure_once()
+        assert history(measured, ref("a")).newest_at == END
+        assert reasons(measured) == [Reason.METRICS_UNAVAILABLE]
+    server.intercept = lambda path, form: web.Response(status=500) if form["query"].startswith("count by") else None
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        measured = await metrics.measure_once()
+        assert gap(measured, ref("a")).reason is Reason.METRICS_UNAVAILABLE

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.core.actions import Move, Outcome, Resize
@@ -150,7 +151,7 @@ async def watched(prometheus_url: str = NOBODY, pods: Iterable[Pod] = (pod(),), 
     clock, waited_s, changed, warned, there = [NOW], [0.0], list[PodRef](), list[Problem](), Pods(list(pods))
     notices: list[Told] = []
     sessions = PodSessions(
-        prometheus_url,
+        Access(prometheus_url),
         there,
         now=lambda: clock[0],
         changed=changed.append,

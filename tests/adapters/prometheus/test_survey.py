@@ -1,0 +1,141 @@
+"""What is found out about an endpoint, and when it is asked for."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from autoscaler.adapters.prometheus.answers import MetricsError, Series
+from autoscaler.adapters.prometheus.layout import ANY, VARIANTS
+from autoscaler.adapters.prometheus.survey import VALID_S, Survey, disputes_in
+from autoscaler.core.history import ContainerRef
+from autoscaler.core.model import PodRef
+from autoscaler.core.reasons import Reason
+
+SIM = PodRef("sim", "sim-0")
+MIB = 2.0**20
+
+
+def one(value: float = 1, **labels: str) -> Series:
+    return Series(labels, np.asarray([0.0]), np.asarray([value]))
+
+
+class Endpoint:
+    """Answers the question for clusters with these series, and notes what it is asked."""
+
+    def __init__(self, *series: Series) -> None:
+        self.series = list(series)
+        self.asked: list[str] = []
+        self.fails: Callable[[str], bool] = lambda query: False
+
+    async def __call__(self, query: str) -> list[Series]:
+        self.asked.append(query)
+        if self.fails(query):
+            raise MetricsError(422, "execution", "query processing would load too many samples into memory")
+        return self.series if query.startswith("count by") else []
+
+
+def sim(**labels: str) -> Series:
+    return one(1, namespace="sim", pod="sim-0", **labels)
+
+
+async def test_it_is_asked_for_every_ten_minutes() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    first = len(endpoint.asked)
+    assert first <= 5
+    await survey.renew(endpoint, {SIM}, VALID_S - 1)
+    assert len(endpoint.asked) == first
+    await survey.renew(endpoint, {SIM}, VALID_S)
+    assert len(endpoint.asked) == 2 * first
+
+
+async def test_until_pods_have_series_it_is_asked_again_and_nothing_is_known() -> None:
+    endpoint, survey = Endpoint(one(namespace="sim", pod="other", cluster="us")), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    assert not survey.usable
+    assert survey.ambiguous is None
+    assert len(endpoint.asked) == len(VARIANTS)
+    await survey.renew(endpoint, {SIM}, 1)
+    assert len(endpoint.asked) == 2 * len(VARIANTS)
+
+
+async def test_without_pods_nothing_is_asked() -> None:
+    endpoint = Endpoint()
+    await Survey(ANY).renew(endpoint, set(), 0)
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize(
+    ("then", "ambiguous"),
+    [
+        ({"cluster": "eu"}, False),
+        ({}, False),
+        ({"cluster": "us"}, True),
+        ({"cluster": "eu", "k8s_cluster": "x"}, False),
+    ],
+)
+async def test_a_cluster_that_becomes_another_is_ambiguous(then: Mapping[str, str], ambiguous: bool) -> None:
+    """Renamed, or no longer scraped while another one is: nobody can tell."""
+    endpoint, survey = Endpoint(sim(cluster="eu"), sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    assert 'cluster=~"|eu"' in survey.layout.cluster
+    assert 'k8s_cluster=""' in survey.layout.cluster
+    endpoint.series = [sim(**then)]
+    await survey.renew(endpoint, {SIM}, VALID_S)
+    assert (survey.ambiguous is not None) == ambiguous
+    assert 'cluster=~"|eu"' in survey.layout.cluster
+    endpoint.series = [sim(cluster="eu")]
+    await survey.renew(endpoint, {SIM}, 2 * VALID_S)
+    assert survey.ambiguous is None
+
+
+async def test_more_than_two_clusters_are_counted() -> None:
+    endpoint, survey = Endpoint(*(sim(cluster=f"c{i}") for i in range(4))), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    assert survey.ambiguous is not None
+    assert survey.ambiguous.reason is Reason.CLUSTER_AMBIGUOUS
+    assert 'cluster="c0" and cluster="c1" and 2 more' in survey.ambiguous.detail
+    assert not survey.usable
+
+
+async def test_what_is_too_much_to_compare_at_once_is_compared_in_halves() -> None:
+    pods = {PodRef("sim", f"p{i}") for i in range(8)}
+    endpoint, survey = Endpoint(*(one(namespace="sim", pod=pod.name) for pod in pods)), Survey(ANY)
+    endpoint.fails = lambda query: " and on (" in query and "p7" in query and "p6" in query
+    await survey.renew(endpoint, pods, 0)
+    answered = [query for query in endpoint.asked if "avg_over_time" in query and not endpoint.fails(query)]
+    assert all(sum(f"p{i}" in query for query in answered) == 1 for i in range(8))
+
+
+async def test_what_cannot_be_compared_is_an_error() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.fails = lambda query: " and on (" in query
+    with pytest.raises(MetricsError):
+        await survey.renew(endpoint, {SIM}, 0)
+    assert survey.usable
+
+
+def copy(pod: str, mib: float, **labels: str) -> Series:
+    return one(mib * MIB, namespace="sim", pod=pod, container="app", **labels)
+
+
+def shown(value: float) -> str:
+    return f"{value / MIB:g}"
+
+
+def test_the_source_to_choose_is_the_one_that_most_have() -> None:
+    answer = [copy("a", 1, job="b"), copy("a", 2, job="c"), copy("d", 3, job="a"), copy("d", 4, job="c")]
+    found = disputes_in(answer, ANY, shown)
+    assert list(found) == [ContainerRef("sim", "a", "app"), ContainerRef("sim", "d", "app")]
+    assert {gap.reason for gap in found.values()} == {Reason.AMBIGUOUS_SOURCE}
+    assert all("like matchers: 'job=\"c\"'" in gap.detail for gap in found.values())
+    assert 'job="c" says 2 and job="b" says 1' in found[ContainerRef("sim", "a", "app")].detail
+    assert disputes_in(answer[::-1], ANY, shown) == found
+
+
+def test_copies_of_one_job_are_duplicates() -> None:
+    answer = [copy("a", 1, job="b", zone="x", node="n"), copy("a", 2, job="b", zone="y", node="n")]
+    (gap,) = disputes_in(answer, ANY, shown).values()
+    assert gap.reason is Reason.DUPLICATE_SERIES
+    assert 'zone="x" says 1 and zone="y" says 2' in gap.detail

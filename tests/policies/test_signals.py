@@ -1,0 +1,81 @@
+"""A policy's own signals: what may be written, and who reads them."""
+
+from typing import ClassVar
+
+import pytest
+
+from autoscaler.core.recommender import Abstain, Samples, Signal, Situation, WindowRecommender
+from autoscaler.plugins import Catalog
+from autoscaler.recommenders.parameters import Parameters
+from tests.policies.documents import CATALOG, faults, read
+
+QUERY = 'max by (namespace, pod) (frame_seconds{namespace=~"$namespace",pod=~"$pod",container=~"$container"})'
+FRAMES = f"""
+selector: {{namespaces: [sim]}}
+recommender: {{name: frames}}
+metrics: {{signals: {{frameTime: {{query: '{QUERY}'}}}}}}
+"""
+
+
+class Frames(WindowRecommender):
+    name: ClassVar[str] = "frames"
+    Parameters = Parameters
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({Signal.THROTTLED, "frameTime"})
+
+    def recommend(self, state: Samples, situation: Situation) -> Abstain:
+        return Abstain("never")
+
+
+class Unsure(Frames):
+    name: ClassVar[str] = "unsure"
+
+    @property
+    def signals(self) -> frozenset[str]:
+        raise KeyError("frameTime")
+
+
+BOTH = Catalog({**CATALOG.usable, "frames": Frames, "unsure": Unsure}, {})
+
+
+def test_a_signal_arrives_in_the_core() -> None:
+    loaded = read(FRAMES, BOTH)
+    assert loaded.policy.signals == {"frameTime": QUERY}
+    assert loaded.warnings == ()
+
+
+def test_what_nobody_reads_has_no_effect() -> None:
+    loaded = read(FRAMES.replace("frames", "percentile"), BOTH)
+    assert [str(warning) for warning in loaded.warnings] == [
+        "p.yaml:7: spec.metrics.signals.frameTime: has no effect, as recommender percentile does not read it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "frameTime",
+            "frame_time",
+            "spec.metrics.signals.frame_time: 'frame_time' is not a name for a signal; write it like frameTime",
+        ),
+        ("frameTime", "throttled", "every policy has one of that name"),
+        ("frameTime", "memory", "every policy has one of that name"),
+        ('"$pod"', '"$node"', "'$node' is not known; there are $namespace and $pod and $container"),
+        ('pod=~"$pod",', "", "does not select pods"),
+        ("})", "}", "'(' is not closed"),
+        ("query: ", "quary: ", "unknown key (did you mean query?)"),
+        (
+            "metrics: {signals",
+            "metrics: {lookback: 14d} # {",
+            "spec.recommender.name: recommender frames reads frameTime; define that under metrics.signals",
+        ),
+        ("name: frames", "name: unsure", "recommender unsure refuses them: KeyError: 'frameTime'"),
+    ],
+)
+def test_what_is_wrong_is_said(old: str, new: str, expected: str) -> None:
+    assert old in FRAMES
+    found = faults(FRAMES.replace(old, new), BOTH)
+    assert any(expected in fault for fault in found), found
