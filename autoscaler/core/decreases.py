@@ -93,7 +93,9 @@ def _refusal(pod: Pod, proposed: Mapping[str, Resources], known: Known) -> Withh
     if known.server_minor is not None and known.server_minor <= _CANNOT_SHRINK:
         detail = f"container {names}: the API server is 1.{known.server_minor}, which lowers no memory limit"
         return Withheld(Reason.MEMORY_DECREASE_UNSUPPORTED, detail, Prediction(PredictedOutcome.INFEASIBLE, detail))
-    after = kubelet.resized(pod, proposed)
+    # a kubelet stops a container that restarts for it before it compares; what that holds it will need again
+    running_on = replace(pod, containers=tuple(replace(c, restart_on=frozenset()) for c in pod.containers))
+    after = kubelet.resized(running_on, proposed)
     used = {
         c.name: amount
         for c in pod.containers

@@ -180,9 +180,11 @@ def _fit(wanted: ResourceList, node: Node, others: ResourceList) -> Answer:
 def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
     """Why the kubelet will not lower memory limits now (condition reason Error), or None.
 
-    `usage`: memory of each container, page cache included, which is what the kubelet compares (1.34 and newer).
+    `usage`: memory of each container, page cache included, which is what the kubelet compares (1.34 and newer). Those
+    that the resize restarts are stopped before it looks.
     """
-    total = sum(usage.values())
+    stopped = restarted_by(pod, {})
+    total = sum(used for name, used in usage.items() if name not in stopped)
     refusals: list[str] = []
     limits = [
         (c.spec.limits.memory, c.in_force.limits.memory) for c in pod.containers if c.kind is not ContainerKind.INIT
@@ -193,13 +195,18 @@ def memory_decrease_error(pod: Pod, usage: Mapping[str, Bytes]) -> str | None:
         if shrinks and total >= whole:
             refusals.append(f"attempting to set pod memory limit ({whole}) below current usage ({total})")
     for container in pod.containers:
+        if container.name in stopped:
+            continue
         new, old = container.spec.limits.memory, container.in_force.limits.memory
         shrinks = new is not None and (old is None or new < old)
         if new is not None and shrinks and usage.get(container.name, 0) >= new:
             refusals.append(
                 f'attempting to set container "{container.name}" memory limit ({new}) below current usage ({total})'
             )
-    return f"cannot decrease memory limits: [{', '.join(refusals)}]" if refusals else None
+    if not refusals:
+        return None
+    listed = refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]"
+    return f"cannot decrease memory limits: {listed}"
 
 
 def restarts(before: Pod, after: Pod) -> tuple[str, ...]:

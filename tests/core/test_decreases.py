@@ -87,6 +87,12 @@ def test_a_limit_at_or_below_what_is_in_use_with_page_cache_is_held(spec: Resour
     )
 
 
+def test_a_container_that_would_restart_keeps_what_it_has_in_use_all_the_same() -> None:
+    """Its kubelet would stop it before it compares, and it would start into the limit."""
+    sized = pod(container(both("500m", "1Gi"), restart_on=frozenset({Resource.MEMORY})))
+    assert decided(sized, known(sized, {"app": "512Mi"})).reason is Reason.PAGE_CACHE_ABOVE_TARGET
+
+
 def test_it_is_lowered_once_usage_has_fallen() -> None:
     sized = pod(container(both("500m", "1Gi")))
     decision = decided(sized, known(sized, {"app": "511Mi"}))

@@ -183,10 +183,21 @@ def test_memory_errors_concern_limits_that_shrink_or_are_new() -> None:
     assert '"proxy"' not in error
     without = pod(container(both("1", "512Mi"), actual=both("1", "1Gi")), sidecar(sizes("1", "64Mi")))
     assert memory_decrease_error(without, usage) == (
-        'cannot decrease memory limits: [attempting to set container "app" memory limit (536870912)'
-        " below current usage (954204160)]"
+        'cannot decrease memory limits: attempting to set container "app" memory limit (536870912)'
+        " below current usage (954204160)"
     )
     assert memory_decrease_error(pod(container(sizes("1", "1Gi"))), usage) is None
+
+
+def test_what_a_container_holds_is_no_matter_if_it_restarts() -> None:
+    restarting = container(both("1", "512Mi"), actual=both("1", "1Gi"), restart_on=frozenset({Resource.MEMORY}))
+    other = sidecar(both("1", "64Mi"))
+    usage = {"app": Bytes(900 << 20), "proxy": Bytes(10 << 20)}
+    assert memory_decrease_error(pod(restarting, other), usage) is None
+    usage["proxy"] = Bytes(600 << 20)
+    assert memory_decrease_error(pod(restarting, other), usage) == (
+        "cannot decrease memory limits: attempting to set pod memory limit (603979776) below current usage (629145600)"
+    )
 
 
 def test_restarts_are_those_of_the_resources_whose_policy_says_so() -> None:
