@@ -19,6 +19,7 @@ from autoscaler.core.kubelet import (
     admit,
     allocated,
     allocated_on,
+    counted,
     desired,
     footprint,
     memory_decrease_error,
@@ -27,6 +28,7 @@ from autoscaler.core.kubelet import (
     retry_order,
 )
 from autoscaler.core.model import (
+    RESOURCES,
     Condition,
     Container,
     ContainerKind,
@@ -172,6 +174,7 @@ class Kubelets:
         self._grants[ref] = _Grant(uid, generation, {c.name: c.spec for c in pod.containers})
         self._state.put(self._with_condition(accepted, IN_PROGRESS, generation))
         self._later(_APPLIES, ref, partial(self._apply, ref, uid, generation))
+        self._changed(pod, accepted)
 
     def _retry(self, ref: PodRef, uid: str, generation: int) -> None:
         pod = self._state.pod(ref, uid)
@@ -195,11 +198,17 @@ class Kubelets:
         containers = tuple(
             c if c.actual is None else replace(c, actual=grant.resources[c.name]) for c in pod.containers
         )
-        self._state.put(_without_condition(replace(pod, containers=containers), IN_PROGRESS))
+        applied = _without_condition(replace(pod, containers=containers), IN_PROGRESS)
+        self._state.put(applied)
         for name in sorted(restarting):
             self._stop(ref, name, Termination("Completed", 0, self._state.now))
         self._kill_over_limit(ref)
-        self._room_appeared(pod.node)
+        self._changed(pod, applied)
+
+    def _changed(self, before: Pod, after: Pod) -> None:
+        had, has = counted(before), counted(after)
+        if any((has.get(resource) or 0) < (had.get(resource) or 0) for resource in RESOURCES):
+            self._room_appeared(after.node)
 
     def _room_appeared(self, node: str | None) -> None:
         if self._state.now < self._silent_until.get(node or "", self._state.now):

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
 
-from autoscaler.core.kubelet import Verdict, admit, allocated_on, memory_decrease_error, retry_order
+from autoscaler.core.kubelet import Verdict, admit, allocated_on, counted, memory_decrease_error, retry_order
 from autoscaler.core.model import Node, Resource, ResourceList
 from autoscaler.core.units import Bytes, parse_cpu, parse_memory
 from tests.rig.api import STRATEGIC_MERGE, Api, ApiError
@@ -223,9 +223,9 @@ class Agent:
             return
         record.update(raw)
         if record.pod.generation > record.decided_generation:
-            taken = self._decide(record)
+            less = self._decide(record)
             await self._write(record)
-            if taken:
+            if less:
                 await self._retry(node)
 
     async def _ready(self, uid: str) -> None:
@@ -235,10 +235,10 @@ class Agent:
             await self._write(record)
 
     async def _retry(self, node: str) -> None:
-        """Something changed on the node: try its deferred resizes again, until none is accepted any more."""
-        taken = True
-        while taken and node in self._kubelets:
-            taken = False
+        """Room appeared on the node: try its deferred resizes again, until none of them leaves more of it."""
+        less = True
+        while less and node in self._kubelets:
+            less = False
             waiting = [
                 (record.view(), datetime.fromtimestamp(record.pending.since, UTC))
                 for record in self._records.values()
@@ -246,11 +246,11 @@ class Agent:
             ]
             for pod in retry_order(waiting):
                 record = self._records[pod.uid]
-                taken |= self._decide(record)
+                less |= self._decide(record)
                 await self._write(record)
 
     def _decide(self, record: PodRecord) -> bool:
-        """Admit or refuse the newest spec. True if the node's allocated sum has changed."""
+        """Admit or refuse the newest spec. True if the pod takes less of the node than before."""
         kubelet, now, generation = self._kubelets[record.node], time.time(), record.pod.generation
         others = allocated_on(r.view() for r in self._records.values() if r.node == record.node and r is not record)
         answer = admit(record.view(), kubelet.node, others, kubelet.static)
@@ -261,11 +261,12 @@ class Agent:
             record.pending = PendingResize(answer, generation, before.since if before and same else now, now)
             return False
         record.pending = None
+        had = counted(record.view())
         if not record.allocate():
             return False
         record.progressing = ProgressingResize(generation, now, now)
         self._actuate_later(record, ACTUATION_S)
-        return True
+        return _less(counted(record.view()), had)
 
     def _actuate_later(self, record: PodRecord, delay_s: float) -> None:
         self._loop.call_later(delay_s, self._events.put_nowait, ("ACTUATE", record.pod.uid))
@@ -276,7 +277,7 @@ class Agent:
             return
         now = time.time()
         usage = {c.name: Bytes(int(c.meter.memory_usage)) for c in self._exporter.read(record, now) if not c.ended}
-        error = memory_decrease_error(record.target(), usage)
+        error, had = memory_decrease_error(record.target(), usage), counted(record.view())
         if error is None:
             record.actuate(now)
             record.progressing = None
@@ -285,8 +286,8 @@ class Agent:
             record.progressing = replace(record.progressing, error=error, since=since, tried_at=now)
             self._actuate_later(record, _ERROR_RETRY_S)
         await self._write(record)
-        if error is None:
-            await self._retry(record.node)  # CPU that was in force until now may be what another pod waits for
+        if _less(counted(record.view()), had):
+            await self._retry(record.node)
 
     async def _write(self, record: PodRecord) -> None:
         patch = record.status_patch()
@@ -309,3 +310,7 @@ class Agent:
             # 404 and 409: gone, or another pod of that name; 422 is how a patch learns of the other uid
             if error.status not in (404, 409) and "metadata.uid" not in str(error):
                 raise
+
+
+def _less(one: ResourceList, other: ResourceList) -> bool:
+    return any((one.get(resource) or 0) < (other.get(resource) or 0) for resource in Resource)

@@ -143,6 +143,17 @@ async def test_nothing_is_said_of_the_size_of_a_container_that_has_not_run_yet()
     assert (await get(sim, "a")).containers[0].actual == both("500m", "256Mi")
 
 
+async def test_nothing_comes_of_an_ask_for_a_pod_that_has_finished() -> None:
+    sim = cluster(pod("a", container(both("1", "256Mi"))))
+    sim.state.put(replace(await get(sim, "a"), phase="Succeeded"))
+    ask(sim, "a", both("500m", None))
+    after(sim, 60)
+
+    done = await get(sim, "a")
+    assert (done.generation, done.observed_generation, done.conditions) == (2, 1, ())
+    assert done.containers[0].allocated == both("1", "256Mi").requests
+
+
 async def test_giving_up_a_deferred_ask_clears_the_condition() -> None:
     sim = cluster(pod("a", container(both("1", "256Mi"))), pod("b", container(both("2500m", "256Mi"))))
     ask(sim, "a", both("2", None))
