@@ -288,8 +288,8 @@ async def test_of_which_revision_the_next_pod_of_a_stateful_set_will_be(
             seen = await until(
                 cluster,
                 lambda s: (
-                    s.pods[PodRef(namespace, "bridge-1")].labels["controller-revision-hash"]
-                    == s.workloads[ref].revision
+                    (replaced := s.pods.get(PodRef(namespace, "bridge-1"))) is not None  # between the two there is none
+                    and replaced.labels["controller-revision-hash"] == s.workloads[ref].revision
                 ),
             )
         assert seen.workloads[ref].settled is settled
