@@ -6,6 +6,7 @@ A ```console block holds commands (`$ …`) and, below each, what it prints; `..
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -159,6 +160,44 @@ def test_code_that_the_architecture_names_exists() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     for name in re.findall(r"`((?:core|adapters|simulator|recommenders|cli)/[a-z_./]*|loop\.py|ports\.py)", text):
         assert (ROOT / "autoscaler" / name).exists(), name
+
+
+def test_latencies_are_the_sums_of_their_settings() -> None:
+    text = (ROOT / "docs" / "latency.md").read_text()
+    look_s = 15
+    for name, scrape_s, step, interval_s in (("as shipped", 30, "1m", 60), ("brisk", 15, "15s", 10)):
+        step_s = {"1m": 60, "15s": 15}[step]
+        least, most = 2 * scrape_s, 2 * scrape_s + look_s + step_s + interval_s
+        typical = math.ceil((least + most) / 2)
+        row = f"| {name} | {scrape_s} s | {step} | {interval_s}s | {least} s | {typical} s | {most} s |"
+        assert row in text, row
+
+
+@pytest.mark.parametrize(
+    ("target", "half_life", "said"),
+    [
+        ("p95", "24h", "after 1h50m"),
+        ("p90", "24h", "after 3h40m"),
+        ("p95", "6h", "after 30m"),
+        ("p95", "1h", "after 5m at most"),
+    ],
+)
+def test_a_rise_of_cpu_counts_when_the_page_on_latency_says(target: str, half_life: str, said: str) -> None:
+    assert f"| `{target}` | `{half_life}` | {said} |" in (ROOT / "docs" / "latency.md").read_text()
+    percentile = Percentile(PercentileParameters.model_validate({"cpu": {"target": target, "halfLife": half_life}}))
+    block_s, blocks = 300, 14 * 288
+    end_at = [block_s * (number + 1) for number in range(blocks)]
+    state = percentile.fold(percentile.start(), Samples.of(end_at, [0.2] * blocks, [1e9] * blocks), block_s)
+    for number in range(1, 288):
+        at = end_at[-1] + number * block_s
+        state = percentile.fold(state, Samples.of([at], [0.5], [1e9]), block_s)
+        situation = Situation(datetime.fromtimestamp(at, UTC), EMPTY, EMPTY, Resources(), block_s, block_s)
+        found = percentile.recommend(state, situation)
+        assert isinstance(found, Target)
+        if (found.cpu or 0) > 0.5:
+            break
+    hours, minutes = divmod(number * block_s // 60, 60)
+    assert said.split()[1] == (f"{hours}h" if hours else "") + f"{minutes}m"
 
 
 def test_the_value_that_the_architecture_follows_has_these_numbers() -> None:
