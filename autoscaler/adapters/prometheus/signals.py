@@ -37,8 +37,8 @@ _ANY = ".+"
 class Reading:
     """One thing to ask for. `query`: for samples so many seconds apart. `names`: labels of the answer.
 
-    `least`, `most`: other values are no usage. `share`: what is above 1 is 1. `of_pods`: where the answer names no
-    container it is for all of the pod's.
+    `least`, `most`: other values are no usage. `share`: what is above 1 is 1. `own`: a policy's query; where its answer
+    names no container it is for all of the pod's.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Reading:
     least: float = 0.0
     most: float = _SHARE
     share: bool = False
-    of_pods: bool = False
+    own: bool = False
 
 
 def readings(
@@ -105,7 +105,7 @@ def readings(
 
 
 def _own(name: str, query: str) -> Reading:
-    return Reading(name, lambda step: query, KUBELET, least=-math.inf, most=math.inf, of_pods=True)
+    return Reading(name, lambda step: query, KUBELET, least=-math.inf, most=math.inf, own=True)
 
 
 def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str]) -> str:

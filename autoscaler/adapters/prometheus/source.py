@@ -21,6 +21,7 @@ from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.fetch import Fetcher
 from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
 from autoscaler.adapters.prometheus.retries import retried
@@ -105,7 +106,7 @@ class PrometheusMetrics:
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
-        self._most_points = ranges.MOST_POINTS
+        self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
         matchers = (*layout.matchers, *layout.cluster)
         which = f" that match {', '.join(matchers)}" if matchers else ""
@@ -171,7 +172,7 @@ class PrometheusMetrics:
         return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
     async def _measure(self, cycle: _Cycle) -> None:
-        self._most_points = min(ranges.MOST_POINTS, 2 * self._most_points)  # what was too much once may pass later
+        self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
             now = await self._server_now(cycle)
@@ -277,7 +278,7 @@ class PrometheusMetrics:
                     dict(asked.own),
                     least,
                 )
-                yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
+                yield _Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
         async with self._open_batches:
@@ -305,17 +306,25 @@ class PrometheusMetrics:
                 self._folding.remove(began_at)
 
     async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
-        """Ask for all of a batch. After a failure, which is returned, nothing more is asked."""
+        """Ask for all of a batch. After a failure, which is returned, nothing more is asked.
+
+        A query of the policy's own that is at fault itself costs its signal alone, which is missing then.
+        """
         failure: MetricsError | None = None
+        faulty: set[str] = set()
 
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
             async with self._slots:
-                if failure is None:
+                if failure is None and chunk.reading.name not in faulty:
                     try:
-                        missing = await in_thread(self._fetch, work.batch, chunk)
+                        missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
                     except MetricsError as error:
-                        failure = error
+                        if chunk.reading.own and error.of_query:
+                            faulty.add(chunk.reading.name)
+                            self._note_faulty(cycle, work, chunk.reading.name, error)
+                        else:
+                            failure = error
                     else:
                         self._note_partial(cycle, missing)
                         work.batch.partial |= bool(missing)
@@ -351,6 +360,11 @@ class PrometheusMetrics:
             problem = Problem(_SOURCE, "PartialResponse", f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
+    def _note_faulty(self, cycle: _Cycle, work: _Work, signal: str, error: MetricsError) -> None:
+        for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
+            detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
+            cycle.problems[Problem(_SOURCE, "SignalUnavailable", detail)] = None
+
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
         every_s = self._survey.scrape_interval_s if self._survey.interval_known else None
         doubt, doubts = self._survey.ambiguous, self._survey.disputed
@@ -363,28 +377,6 @@ class PrometheusMetrics:
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
             return await in_thread(retried, function, *args)
-
-    def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
-        """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
-        query = batch.query(chunk)
-        missing: tuple[str, ...] = ()
-        spans = [chunk.span]
-        while spans:
-            span = spans.pop()
-            points = len(span) * len(batch.members)
-            if len(span) == 1 or points <= self._most_points:
-                try:
-                    answer = retried(self._api.range, query, span)
-                except MetricsError as error:
-                    if len(span) == 1 or not error.too_much:
-                        raise
-                    self._most_points = min(self._most_points, points // 2)  # another thread may know better
-                else:
-                    batch.fill(chunk, answer.result)
-                    missing += answer.missing
-                    continue
-            spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
-        return missing
 
 
 def _whole_again(history: History, measured_until: int | None) -> bool:
