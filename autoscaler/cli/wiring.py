@@ -161,7 +161,13 @@ class RealWiring:
                 layout = settings.prometheus.layout.layout()
                 metrics = PrometheusMetrics(prometheus, layout, now=connection.now, first_known=clock.tick)
                 sessions = PodSessions(
-                    prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
+                    prometheus,
+                    cluster,
+                    now=connection.now,
+                    of_cluster=lambda: metrics.cluster,
+                    changed=clock.changed,
+                    warn=_warn,
+                    told=_told,
                 )
                 events = _events_of(connection) if acting else None
                 try:

@@ -9,7 +9,7 @@ the numbers by which DCGM says that it has none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ _GPU_DEVICE = "UUID, uuid, GPU_I_ID"  # parts of a GPU have its UUID
 _CORES = HIGHEST[Resource.CPU] / 1000
 _BYTES = float(HIGHEST[Resource.MEMORY])
 _SHARE = 1.05  # a rate is extrapolated, and may come out above the whole
-PLACEHOLDERS = ("$namespace", "$pod", "$container")
+PLACEHOLDERS = ("$namespace", "$pod", "$container", "$cluster")
 _ANY = ".+"
 
 
@@ -100,7 +100,7 @@ def readings(
         busy = _gpu_utilisation(layout, _gpu(layout, pods, 2), window)
         found.append(Reading(Signal.GPU_UTILISATION, lambda step: busy, gpu, share=True))
     for name, query in (own or {}).items():
-        found.append(_own(name, asked(query, pods, containers)))
+        found.append(_own(name, asked(query, pods, containers, layout.cluster)))
     return tuple(found)
 
 
@@ -108,8 +108,8 @@ def _own(name: str, query: str) -> Reading:
     return Reading(name, lambda step: query, KUBELET, least=-math.inf, most=math.inf, own=True)
 
 
-def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str]) -> str:
-    """A policy's query for these pods, whose names are regular expressions in it.
+def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str], cluster: Collection[str] = ()) -> str:
+    """A policy's query for these pods, whose names are regular expressions in it, and the cluster's matchers.
 
     Names that would make it longer than servers read are left to be anything; answers for others are passed over.
     """
@@ -123,7 +123,7 @@ def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str]) -
         # of RE2's special characters these names have the dot alone; a class is read the same in all kinds of quotes
         regex = f"(?:{'|'.join(name.replace('.', '[.]') for name in sorted(names))})" if few else _ANY
         query = query.replace(placeholder, regex)
-    return query
+    return queries.in_cluster(query, cluster)
 
 
 def _by(names: Names) -> str:

@@ -134,6 +134,11 @@ class PrometheusMetrics:
         return self._latest
 
     @property
+    def cluster(self) -> tuple[str, ...] | Gap:
+        """The matchers that select this cluster's series; or why they are not known."""
+        return self._survey.cluster
+
+    @property
     def busy_since(self) -> float | None:
         """Monotonic seconds at which the oldest running fold began: a recommender that never returns shows there."""
         return min(self._folding, default=None)
