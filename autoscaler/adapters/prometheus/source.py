@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -39,6 +39,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]  # requests done, requests in all; the latter grows when ranges are halved
 
 _THREADS = 4
+_BACKFILL_QUERIES = 2  # at a time, so that a server has room for others
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
@@ -85,6 +86,7 @@ class PrometheusMetrics:
 
     `now` (aware) is the time that everything is measured against; the API server's, in a controller. `first_known` is
     called after a cycle in which containers were measured for the first time: there is something to decide about them.
+    `progress` hears how far the cycles of `run` are.
     All methods are to be called on one event loop.
     """
 
@@ -95,7 +97,9 @@ class PrometheusMetrics:
         *,
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress
         self._api = PrometheusApi(access)
         self._now = now
         self._first_known = first_known
@@ -105,6 +109,7 @@ class PrometheusMetrics:
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
+        self._backfill_slots = asyncio.Semaphore(_BACKFILL_QUERIES)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
@@ -158,7 +163,7 @@ class PrometheusMetrics:
         """
         while True:
             self._fresh.clear()
-            await self.measure_once(backfill_s=_BACKFILL_TIME_S)
+            await self.measure_once(self._progress, backfill_s=_BACKFILL_TIME_S)
             await asyncio.sleep(_SHORTEST_PAUSE_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._fresh.wait(), self._pause())
@@ -320,7 +325,7 @@ class PrometheusMetrics:
 
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
-            async with self._slots:
+            async with nullcontext() if work.since is not None else self._backfill_slots, self._slots:
                 if failure is None and chunk.reading.name not in faulty:
                     try:
                         missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
