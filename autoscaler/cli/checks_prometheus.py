@@ -6,26 +6,33 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from autoscaler.adapters.prometheus import probe, queries
+from autoscaler.adapters.prometheus import probe, queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.session import PrometheusApi
+from autoscaler.adapters.prometheus.signals import Reading
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.sessions import gates
-from autoscaler.adapters.sessions.query import asked, names_namespace
+from autoscaler.adapters.sessions.query import ClusterUnknown, asked, matchers_for, names_cluster, names_namespace
 from autoscaler.cli.access import access_of
 from autoscaler.cli.checkup import ANSWER_S, Blocked, Known, Step, need
-from autoscaler.core.history import ContainerRef
-from autoscaler.core.model import PodRef
+from autoscaler.core.history import ContainerRef, Gap
+from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
 from autoscaler.diagnosis import usage
 from autoscaler.diagnosis.findings import Check, Finding, Status, failed
 from autoscaler.diagnosis.selection import Selection
 from autoscaler.diagnosis.usage import Seen, Wanted
 from autoscaler.settings_prometheus import PrometheusSection
+
+_NO_CLUSTER = Gap(
+    Reason.NO_DATA, f"of which cluster series are is not known, as the check {Check.LABELS} did not succeed"
+)
 
 
 class PrometheusChecks:
@@ -47,6 +54,7 @@ class PrometheusChecks:
             Step(Check.CLUSTERS, self._clusters),
             Step(Check.SCRAPES, self._scrapes),
             Step(Check.METRICS, self._metrics),
+            Step(Check.SIGNALS, self._signals),
             Step(Check.SESSIONS, self._sessions),
             Step(Check.CGROUPS, self._cgroups),
         )
@@ -81,7 +89,8 @@ class PrometheusChecks:
         started = self._started()
         pods = {container.pod_ref for container in started}
         survey = Survey(self._known.settings.prometheus.layout.layout())
-        await survey.renew(self._ask, pods, 0.0)
+        gpus = any(policy.recommender.signals & signals.GPU for policy in self._policies())
+        await survey.renew(self._ask, pods, 0.0, gpus=gpus)
         layout = survey.layout
         if survey.ambiguous is None:
             found = {container.pod_ref for container in await self._newest(survey, layout.memory)} & pods
@@ -134,6 +143,27 @@ class PrometheusChecks:
         answer = await self._ask(probe.newest(layout, metric, queries.of_pods(layout, pods)))
         return probe.by_container(answer, layout)
 
+    async def _signals(self) -> Iterable[Finding]:
+        survey, started = self._usable(), self._started()
+        chosen: Selection = need(self._known.selection, Check.PODS)
+        findings = []
+        for policy in self._policies():
+            pods = {pod.ref for pod in chosen.of[policy.name]}
+            containers = {container for container in started if container.pod_ref in pods}
+            if containers:
+                findings += [
+                    await self._signal(policy, one, containers) for one in _readings(policy, survey, containers)
+                ]
+        return findings
+
+    async def _signal(self, policy: Policy, reading: Reading, containers: AbstractSet[ContainerRef]) -> Finding:
+        try:
+            answer = await self._ask(reading.query(policy.grid.step))
+        except MetricsError as error:
+            text = f"it is missing: Prometheus {error.text}"
+            return replace(failed(Check.SIGNALS, text), subject=f"{policy.name}/{reading.name}")
+        return usage.signal(policy, reading.name, probe.having(reading, answer, containers), containers)
+
     async def _sessions(self) -> Iterable[Finding]:
         need(self._api, Check.PROMETHEUS)
         chosen = need(self._known.selection, Check.PODS)
@@ -147,14 +177,19 @@ class PrometheusChecks:
 
     async def _drain(self, policy: str, query: str, pods: list[PodRef]) -> Finding:
         lacking = []
+        try:
+            which = matchers_for(query, self._survey.cluster if self._survey is not None else _NO_CLUSTER)
+        except ClusterUnknown as error:
+            return replace(failed(Check.SESSIONS, f"fallback.drain.query: {error}"), subject=policy)
         for namespace, names in _by_namespace(pods).items():
             try:
-                answer = await self._ask(asked(query, namespace, names))
+                answer = await self._ask(asked(query, namespace, names, which))
             except MetricsError as error:
                 return replace(failed(Check.SESSIONS, f"fallback.drain.query: Prometheus {error.text}"), subject=policy)
             found = gates.of_series(answer, namespace, names, "Prometheus", namespaced=names_namespace(query))
             lacking += [str(pod) for pod, reading in found.items() if reading.sessions is None]
-        return usage.sessions(policy, lacking, len(pods))
+        several = bool(self._known.settings.prometheus.layout.layout().cluster) and not names_cluster(query)
+        return usage.sessions(policy, lacking, len(pods), several=several)
 
     async def _cgroups(self) -> Iterable[Finding]:
         found = need(self._known.nodes, Check.NODES)
@@ -172,6 +207,19 @@ class PrometheusChecks:
         answer = await in_thread(need(self._api, Check.PROMETHEUS).instant, query)
         self._partial += answer.missing
         return answer.result
+
+
+def _readings(policy: Policy, survey: Survey, containers: AbstractSet[ContainerRef]) -> list[Reading]:
+    """What is asked for besides CPU and memory, and what the policy defines, read by its recommender or not."""
+    found = signals.readings(
+        survey.layout,
+        {container.pod_ref for container in containers},
+        {container.container for container in containers},
+        round(policy.rate_window.total_seconds()),
+        policy.recommender.signals,
+        policy.signals,
+    )
+    return [reading for reading in found if reading.name not in set(Resource)]
 
 
 def _by_namespace(pods: Iterable[PodRef]) -> Mapping[str, list[str]]:

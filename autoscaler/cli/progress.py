@@ -14,6 +14,25 @@ _SILENT_S = 2.0
 _BETWEEN_LINES_S = 5.0
 
 
+class MeasuringLog:
+    """The same for a controller: calls `log` now and then while one cycle of measuring takes long."""
+
+    def __init__(self, log: Callable[[int, int], None], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._done = 0
+        self._next_s = float("inf")
+
+    def __call__(self, done: int, total: int) -> None:
+        now_s = self._monotonic()
+        if done <= self._done or self._next_s == float("inf"):  # another cycle
+            self._next_s = now_s + _BETWEEN_LINES_S
+        self._done = done
+        if now_s >= self._next_s:
+            self._log(done, total)
+            self._next_s = now_s + _BETWEEN_LINES_S
+
+
 class MeasuringProgress:
     """Called with the requests done and those in all; both may grow."""
 

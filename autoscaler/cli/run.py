@@ -118,6 +118,7 @@ class _Controller:
 
     async def _once(self) -> int:
         from autoscaler.cli.survey import look_at_sessions
+        from autoscaler.cli.wiring import measuring_log
         from autoscaler.core.decide import decide, select
         from autoscaler.core.reasons import Reason
         from autoscaler.ports import Wake, WakeKind
@@ -125,7 +126,7 @@ class _Controller:
         async with self._wiring.open(self._settings, watching=True, acting=True) as parts:
             config = parts.config()
             parts.metrics.follow(select(await parts.cluster.observe(), config))
-            measurements = await parts.metrics.measure_once(None)
+            measurements = await parts.metrics.measure_once(measuring_log())
             if any(policy.fallback.migration.drain is not None for policy in config.policies):
                 # whose sessions matter is known once it is decided: they are looked at before the turn that counts
                 await look_at_sessions(parts, decide(await parts.cluster.observe(), measurements, config), telling=True)

@@ -26,6 +26,7 @@ from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.cli.access import access_of
+from autoscaler.cli.progress import MeasuringLog
 from autoscaler.core.history import Measurements
 from autoscaler.core.policy import Config
 from autoscaler.loop import Alone
@@ -159,9 +160,17 @@ class RealWiring:
             try:
                 await cluster.start(watch=watching)
                 layout = settings.prometheus.layout.layout()
-                metrics = PrometheusMetrics(prometheus, layout, now=connection.now, first_known=clock.tick)
+                metrics = PrometheusMetrics(
+                    prometheus, layout, now=connection.now, first_known=clock.tick, progress=measuring_log()
+                )
                 sessions = PodSessions(
-                    prometheus, cluster, now=connection.now, changed=clock.changed, warn=_warn, told=_told
+                    prometheus,
+                    cluster,
+                    now=connection.now,
+                    of_cluster=lambda: metrics.cluster,
+                    changed=clock.changed,
+                    warn=_warn,
+                    told=_told,
                 )
                 events = _events_of(connection) if acting else None
                 try:
@@ -242,6 +251,13 @@ def _warn(problem: Problem) -> None:
     from autoscaler.adapters.telemetry.logs import logger
 
     logger().warning("problem", source=problem.source, reason=problem.reason, detail=problem.detail)
+
+
+def measuring_log() -> MeasuringLog:
+    """Progress of measuring as log lines, for a controller."""
+    from autoscaler.adapters.telemetry.logs import logger
+
+    return MeasuringLog(lambda done, of: logger().info("measuring", done=done, of=of))
 
 
 def _told(notice: Told) -> None:

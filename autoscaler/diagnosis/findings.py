@@ -24,6 +24,7 @@ class Check(StrEnum):
     CLUSTERS = "clusters"
     SCRAPES = "scrapes"
     METRICS = "metrics"
+    SIGNALS = "signals"
     SESSIONS = "sessions"
     CGROUPS = "cgroups"
 

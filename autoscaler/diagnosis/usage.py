@@ -124,8 +124,32 @@ _SCRAPE = (
 )
 
 
-def sessions(policy: str, lacking: Collection[str], pods: int) -> Finding:
-    """Whether a policy's drain query has a number for each of its pods."""
+def signal(policy: Policy, name: str, found: Collection[ContainerRef], asked: Collection[ContainerRef]) -> Finding:
+    """Of how many of a policy's containers there is a signal: its own, or one that its recommender reads."""
+    counts = f"{len(found)} of {counted(len(asked), 'container')}"
+    subject = f"{policy.name}/{name}"
+    if len(found) == len(asked):
+        return Finding(Check.SIGNALS, Status.OK, counts, subject=subject)
+    detail = (
+        f"{counts}; missing of {listed(dict.fromkeys(str(one.pod_ref) for one in sorted(asked) if one not in found))}"
+    )
+    if name in policy.signals:
+        status = Status.WARNING if not found else Status.NOTE
+        return Finding(Check.SIGNALS, status, detail, _OWN_SIGNAL.format(name, policy.source), subject)
+    return Finding(Check.SIGNALS, Status.NOTE, detail, "see in docs/metrics.md what has it", subject)
+
+
+_OWN_SIGNAL = (
+    "run the query of metrics.signals.{} by hand ({}): it must give a number with the labels namespace and pod"
+)
+
+
+def sessions(policy: str, lacking: Collection[str], pods: int, *, several: bool) -> Finding:
+    """Whether a policy's drain query has a number for each of its pods. `several`: the settings choose one of several
+    clusters, and the query does not say which it is for."""
+    if not lacking and several:
+        detail = "fallback.drain.query may count pods of other clusters too, as it does not hold $cluster"
+        return Finding(Check.SESSIONS, Status.WARNING, detail, 'write {pod=~"$pod",$cluster}', policy)
     if not lacking:
         return Finding(
             Check.SESSIONS, Status.OK, f"fallback.drain.query answers for {counted(pods, 'pod')}", "", policy

@@ -111,7 +111,7 @@ def test_words_of_the_schema_stay() -> None:
     definitions = json_schema()["$defs"]
     assert {"Ok", "Note", "Unknown", "Skipped", "Warning", "Error"} <= set(definitions["Status"]["enum"])
     checks = "credentials api-server policies permissions pods resize nodes prometheus clocks labels clusters scrapes "
-    checks += "metrics sessions cgroups"
+    checks += "metrics signals sessions cgroups"
     assert set(checks.split()) <= set(definitions["Check"]["enum"])
 
 

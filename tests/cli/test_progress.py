@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from autoscaler.cli.progress import MeasuringProgress
+from autoscaler.cli.progress import MeasuringLog, MeasuringProgress
 
 
 class Terminal(io.StringIO):
@@ -46,3 +46,17 @@ def test_elsewhere_than_on_a_terminal_a_line_now_and_then() -> None:
 def test_on_a_terminal_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert "measuring" in shown(Terminal(), 1, 3, 4)
+
+
+def test_a_controller_logs_long_cycles_now_and_then() -> None:
+    clock, logged = Seconds(), list[tuple[int, int]]()
+    log = MeasuringLog(lambda done, total: logged.append((done, total)), clock)
+    for done, moment in enumerate((0, 4.9, 5.1, 6, 9, 10.2), 1):
+        clock.now = 100.0 + moment
+        log(done, 8)
+    assert logged == [(3, 8), (6, 8)]
+    for moment in (60, 120, 180):  # short cycles
+        clock.now = 100.0 + moment
+        log(1, 2)
+        log(2, 2)
+    assert len(logged) == 2

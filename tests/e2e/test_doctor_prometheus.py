@@ -243,6 +243,28 @@ def test_the_query_of_a_drain_gate(rig: Rig, policies: Path, namespace: str, own
     assert "parse error" in refused["detail"] + refused["remedy"]
 
 
+def test_a_signal_of_a_policys_own(rig: Rig, policies: Path, namespace: str, own: PrometheusServer) -> None:
+    write(own, names(namespace))
+    path = policies / "bridges.yaml"
+    plain = path.read_text()
+
+    def asked(query: str) -> dict[str, Any]:
+        path.write_text(plain.replace("14d", f"14d, signals: {{frameTime: {{query: '{query}'}}}}"))
+        (finding,) = doctor(rig, policies, own.url)[1]["signals"]
+        return finding
+
+    query = 'max by (namespace, pod) (frame_seconds{namespace=~"$namespace",pod=~"$pod"})'
+    missing = asked(query)
+    assert (missing["status"], missing["subject"]) == ("Warning", "bridges/frameTime")
+    assert missing["detail"] == f"0 of 1 container; missing of {namespace}/sim-0"
+    assert str(path) in missing["remedy"]
+    own.write([({"__name__": "frame_seconds", "namespace": namespace, "pod": "sim-0"}, [(time.time(), 0.02)])])
+    assert asked(query)["status"] == "Ok"
+    refused = asked('sum sum (frame_seconds{pod=~"$pod"})')
+    assert refused["status"] == "Error"
+    assert "parse error" in refused["detail"] + refused["remedy"]
+
+
 def test_who_asks_is_named_and_no_secret_is(rig: Rig, policies: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     (tmp_path / "token").write_text("very-secret-token")

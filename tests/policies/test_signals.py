@@ -63,7 +63,7 @@ def test_what_nobody_reads_has_no_effect() -> None:
         ),
         ("frameTime", "throttled", "every policy has one of that name"),
         ("frameTime", "memory", "every policy has one of that name"),
-        ('"$pod"', '"$node"', "'$node' is not known; there are $namespace and $pod and $container"),
+        ('"$pod"', '"$node"', "'$node' is not known; there are $namespace, $pod, $container and $cluster"),
         ('pod=~"$pod",', "", "does not select pods"),
         ("})", "}", "'(' is not closed"),
         ("query: ", "quary: ", "unknown key (did you mean query?)"),

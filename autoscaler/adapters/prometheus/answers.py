@@ -48,6 +48,11 @@ class MetricsError(Exception):
             or (self.status == 400 and "exceeded maximum resolution" in self.text)
         )
 
+    @property
+    def of_query(self) -> bool:
+        """Whether the query itself may be at fault, so that others may well be answered."""
+        return not self.passing or self.too_much
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:

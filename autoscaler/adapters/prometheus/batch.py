@@ -103,7 +103,7 @@ class Batch:
             container = _container(series, reading.names)
             row = self._row.get(container)
             rows = [row] if row is not None else []
-            if reading.of_pods and not container.container:
+            if reading.own and not container.container:
                 rows = self._of_pod.get(container[:2], [])
             if not rows:
                 continue
@@ -116,7 +116,7 @@ class Batch:
                 values = np.minimum(values, np.float32(1))
             for row in rows:
                 # several series of one container are a policy's query that does not say which of them counts
-                table[row, columns] = np.fmax(table[row, columns], values) if reading.of_pods else values
+                table[row, columns] = np.fmax(table[row, columns], values) if reading.own else values
 
     def fold(self) -> dict[ContainerRef, History | None]:
         """The histories with the new samples in them; None where there has never been any. Ends the batch."""

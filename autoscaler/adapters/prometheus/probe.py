@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.adapters.prometheus.signals import Reading
 from autoscaler.core.history import ContainerRef
+from autoscaler.core.model import PodRef
 
 CGROUP = "kubelet_cgroup_version"  # gauge, 1 or 2 (kubelet 1.31 or newer, /metrics)
 
@@ -38,6 +41,21 @@ def by_container(answer: Iterable[Series], layout: Layout) -> Mapping[ContainerR
         if len(series.values):
             found[container] = float(series.values[-1])
     return found
+
+
+def having(
+    reading: Reading, answer: Iterable[Series], containers: AbstractSet[ContainerRef]
+) -> AbstractSet[ContainerRef]:
+    """Which of the containers a reading has a value of now. What names no container counts as it does when measured."""
+    named: set[ContainerRef] = set()
+    whole: set[PodRef] = set()
+    for series in answer:
+        if len(series.values) and reading.least <= series.values[-1] <= reading.most:  # NaN compares false
+            whose = ContainerRef(*(series.labels.get(name, "") for name in reading.names))
+            named.add(whose)
+            if reading.own and not whose.container:
+                whole.add(whose.pod_ref)
+    return {one for one in containers if one in named or one.pod_ref in whole}
 
 
 def by_node(answer: Iterable[Series]) -> Mapping[str, int]:

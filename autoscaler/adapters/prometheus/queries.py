@@ -21,6 +21,8 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OF_A_CGROUP = "id, name, image"
 """Labels by which cAdvisor tells the cgroups of one container apart: nested ones, and those before a restart."""
 
+_ANY_CLUSTER = 'cluster=~".*"'  # as there is no empty matcher
+
 
 def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] = ()) -> str:
     """The label matchers for containers in these namespaces; without pods: all of them."""
@@ -98,6 +100,11 @@ def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> 
     """The same of memory, where copies differ by more than a tenth and 16 MiB."""
     series = f"{layout.memory}{{{matchers}}}[{window_s}s]"
     return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
+
+
+def in_cluster(query: str, cluster: Collection[str]) -> str:
+    """A policy's query with the matchers of the cluster in place of `$cluster`. None: there is one cluster alone."""
+    return query.replace("$cluster", ",".join(cluster) or _ANY_CLUSTER)
 
 
 def one_of(values: Collection[str]) -> str:

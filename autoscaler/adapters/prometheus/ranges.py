@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.recommender import Grid
 
-MOST_POINTS = 100_000  # in one response: 3.5 MB of JSON, and a small fraction of --query.max-samples (50 million)
+# the budget of one query: 3.5 MB of JSON. It reads 20 times as many at most, 5 minutes of scrapes 15 s apart for each:
+# a small fraction of --query.max-samples (50 million)
+MOST_POINTS = 100_000
 MOST_STEPS = 11_000  # Prometheus refuses ranges with more
 MOST_RANGE_S = 31 * 86400  # Amazon's refuses ranges of more than 32 days
 MOST_PODS = 250  # named in one query: Prometheus looks up to 256 alternatives of a regex up in its index

@@ -9,7 +9,7 @@ the numbers by which DCGM says that it has none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ _GPU_DEVICE = "UUID, uuid, GPU_I_ID"  # parts of a GPU have its UUID
 _CORES = HIGHEST[Resource.CPU] / 1000
 _BYTES = float(HIGHEST[Resource.MEMORY])
 _SHARE = 1.05  # a rate is extrapolated, and may come out above the whole
-PLACEHOLDERS = ("$namespace", "$pod", "$container")
+PLACEHOLDERS = ("$namespace", "$pod", "$container", "$cluster")
 _ANY = ".+"
 
 
@@ -37,8 +37,8 @@ _ANY = ".+"
 class Reading:
     """One thing to ask for. `query`: for samples so many seconds apart. `names`: labels of the answer.
 
-    `least`, `most`: other values are no usage. `share`: what is above 1 is 1. `of_pods`: where the answer names no
-    container it is for all of the pod's.
+    `least`, `most`: other values are no usage. `share`: what is above 1 is 1. `own`: a policy's query; where its answer
+    names no container it is for all of the pod's.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Reading:
     least: float = 0.0
     most: float = _SHARE
     share: bool = False
-    of_pods: bool = False
+    own: bool = False
 
 
 def readings(
@@ -100,16 +100,16 @@ def readings(
         busy = _gpu_utilisation(layout, _gpu(layout, pods, 2), window)
         found.append(Reading(Signal.GPU_UTILISATION, lambda step: busy, gpu, share=True))
     for name, query in (own or {}).items():
-        found.append(_own(name, asked(query, pods, containers)))
+        found.append(_own(name, asked(query, pods, containers, layout.cluster)))
     return tuple(found)
 
 
 def _own(name: str, query: str) -> Reading:
-    return Reading(name, lambda step: query, KUBELET, least=-math.inf, most=math.inf, of_pods=True)
+    return Reading(name, lambda step: query, KUBELET, least=-math.inf, most=math.inf, own=True)
 
 
-def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str]) -> str:
-    """A policy's query for these pods, whose names are regular expressions in it.
+def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str], cluster: Collection[str] = ()) -> str:
+    """A policy's query for these pods, whose names are regular expressions in it, and the cluster's matchers.
 
     Names that would make it longer than servers read are left to be anything; answers for others are passed over.
     """
@@ -123,7 +123,7 @@ def asked(query: str, pods: AbstractSet[PodRef], containers: AbstractSet[str]) -
         # of RE2's special characters these names have the dot alone; a class is read the same in all kinds of quotes
         regex = f"(?:{'|'.join(name.replace('.', '[.]') for name in sorted(names))})" if few else _ANY
         query = query.replace(placeholder, regex)
-    return query
+    return queries.in_cluster(query, cluster)
 
 
 def _by(names: Names) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.fetch import Fetcher
 from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
 from autoscaler.adapters.prometheus.retries import retried
@@ -38,6 +39,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]  # requests done, requests in all; the latter grows when ranges are halved
 
 _THREADS = 4
+_BACKFILL_QUERIES = 2  # at a time, so that a server has room for others
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
@@ -84,6 +86,7 @@ class PrometheusMetrics:
 
     `now` (aware) is the time that everything is measured against; the API server's, in a controller. `first_known` is
     called after a cycle in which containers were measured for the first time: there is something to decide about them.
+    `progress` hears how far the cycles of `run` are.
     All methods are to be called on one event loop.
     """
 
@@ -94,7 +97,9 @@ class PrometheusMetrics:
         *,
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress
         self._api = PrometheusApi(access)
         self._now = now
         self._first_known = first_known
@@ -104,8 +109,9 @@ class PrometheusMetrics:
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
         self._slots = asyncio.Semaphore(_THREADS)
+        self._backfill_slots = asyncio.Semaphore(_BACKFILL_QUERIES)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
-        self._most_points = ranges.MOST_POINTS
+        self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
         matchers = (*layout.matchers, *layout.cluster)
         which = f" that match {', '.join(matchers)}" if matchers else ""
@@ -133,6 +139,11 @@ class PrometheusMetrics:
         return self._latest
 
     @property
+    def cluster(self) -> tuple[str, ...] | Gap:
+        """The matchers that select this cluster's series; or why they are not known."""
+        return self._survey.cluster
+
+    @property
     def busy_since(self) -> float | None:
         """Monotonic seconds at which the oldest running fold began: a recommender that never returns shows there."""
         return min(self._folding, default=None)
@@ -152,7 +163,7 @@ class PrometheusMetrics:
         """
         while True:
             self._fresh.clear()
-            await self.measure_once(backfill_s=_BACKFILL_TIME_S)
+            await self.measure_once(self._progress, backfill_s=_BACKFILL_TIME_S)
             await asyncio.sleep(_SHORTEST_PAUSE_S)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._fresh.wait(), self._pause())
@@ -171,7 +182,7 @@ class PrometheusMetrics:
         return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
     async def _measure(self, cycle: _Cycle) -> None:
-        self._most_points = min(ranges.MOST_POINTS, 2 * self._most_points)  # what was too much once may pass later
+        self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
             now = await self._server_now(cycle)
@@ -277,7 +288,7 @@ class PrometheusMetrics:
                     dict(asked.own),
                     least,
                 )
-                yield _Work(batch, batch.chunks(self._most_points), tracked_part, after)
+                yield _Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
 
     async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
         async with self._open_batches:
@@ -305,17 +316,25 @@ class PrometheusMetrics:
                 self._folding.remove(began_at)
 
     async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
-        """Ask for all of a batch. After a failure, which is returned, nothing more is asked."""
+        """Ask for all of a batch. After a failure, which is returned, nothing more is asked.
+
+        A query of the policy's own that is at fault itself costs its signal alone, which is missing then.
+        """
         failure: MetricsError | None = None
+        faulty: set[str] = set()
 
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
-            async with self._slots:
-                if failure is None:
+            async with nullcontext() if work.since is not None else self._backfill_slots, self._slots:
+                if failure is None and chunk.reading.name not in faulty:
                     try:
-                        missing = await in_thread(self._fetch, work.batch, chunk)
+                        missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
                     except MetricsError as error:
-                        failure = error
+                        if chunk.reading.own and error.of_query:
+                            faulty.add(chunk.reading.name)
+                            self._note_faulty(cycle, work, chunk.reading.name, error)
+                        else:
+                            failure = error
                     else:
                         self._note_partial(cycle, missing)
                         work.batch.partial |= bool(missing)
@@ -351,6 +370,11 @@ class PrometheusMetrics:
             problem = Problem(_SOURCE, "PartialResponse", f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
+    def _note_faulty(self, cycle: _Cycle, work: _Work, signal: str, error: MetricsError) -> None:
+        for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
+            detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
+            cycle.problems[Problem(_SOURCE, "SignalUnavailable", detail)] = None
+
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
         every_s = self._survey.scrape_interval_s if self._survey.interval_known else None
         doubt, doubts = self._survey.ambiguous, self._survey.disputed
@@ -363,28 +387,6 @@ class PrometheusMetrics:
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
             return await in_thread(retried, function, *args)
-
-    def _fetch(self, batch: Batch, chunk: Chunk) -> tuple[str, ...]:
-        """Ask for a chunk and put it into the batch; in halves where it is too much. Returns what was left out."""
-        query = batch.query(chunk)
-        missing: tuple[str, ...] = ()
-        spans = [chunk.span]
-        while spans:
-            span = spans.pop()
-            points = len(span) * len(batch.members)
-            if len(span) == 1 or points <= self._most_points:
-                try:
-                    answer = retried(self._api.range, query, span)
-                except MetricsError as error:
-                    if len(span) == 1 or not error.too_much:
-                        raise
-                    self._most_points = min(self._most_points, points // 2)  # another thread may know better
-                else:
-                    batch.fill(chunk, answer.result)
-                    missing += answer.missing
-                    continue
-            spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
-        return missing
 
 
 def _whole_again(history: History, measured_until: int | None) -> bool:

@@ -35,6 +35,7 @@ _LOOK_BACK_S = 600  # of samples that are looked at
 _MOST_NAMED = 4
 _COVERED = 0.8  # of a rate's window
 _TIMES_SELECTED = 6  # a query that compares copies holds its matchers so often
+_NO_CLUSTER_YET = Gap(Reason.NO_DATA, "no series of the pods has been found yet that says of which cluster they are")
 _SOURCES = ("job", "metrics_path")  # who scraped what
 
 
@@ -58,6 +59,13 @@ class Survey:
         self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
+
+    @property
+    def cluster(self) -> tuple[str, ...] | Gap:
+        """The matchers that select this cluster's series of any exporter; or why they are not known."""
+        if self.ambiguous is not None:
+            return self.ambiguous
+        return self.layout.cluster if self.usable else self._open.cluster or _NO_CLUSTER_YET
 
     def least_samples(self, window_s: int) -> int:
         """How many samples a rate's window must hold for the rate not to be too low; 0: not known, or never so many."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from autoscaler.adapters.prometheus.queries import in_cluster
+from autoscaler.core.history import Gap
+from autoscaler.core.reasons import Reason
 
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _STRING = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`""")
 _REGEX = re.compile(rf"=~\s*(?P<text>{_STRING.pattern})")
 _COMMENT = re.compile(r"#[^\n]*")
 _PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}?|[A-Za-z_]\w*)")  # not $1 of label_replace
-_PLACEHOLDERS = ("$pod", "$namespace")
+_PLACEHOLDERS = ("$pod", "$namespace", "$cluster")
 
 
 def checked_query(query: str, placeholders: Sequence[str] = _PLACEHOLDERS) -> str:
@@ -22,7 +26,10 @@ def checked_query(query: str, placeholders: Sequence[str] = _PLACEHOLDERS) -> st
         raise ValueError("a quote is not closed")
     for found in _PLACEHOLDER.findall(query):
         if found not in placeholders:
-            raise ValueError(f"{found[:40]!r} is not known; there are {' and '.join(placeholders)}")
+            known = f"{', '.join(placeholders[:-1])} and {placeholders[-1]}"
+            raise ValueError(f"{found[:40]!r} is not known; there are {known}")
+    if any("$cluster" in found[0] for found in _STRING.finditer(query)):
+        raise ValueError('$cluster stands for whole matchers; write it without quotes, like {pod=~"$pod",$cluster}')
     if not any("$pod" in found["text"] for found in _REGEX.finditer(query)):
         raise ValueError(
             'does not select pods; write pod=~"$pod", like sum by (namespace, pod) (bridge_sessions{pod=~"$pod"})'
@@ -38,9 +45,31 @@ def checked_query(query: str, placeholders: Sequence[str] = _PLACEHOLDERS) -> st
     return query
 
 
-def asked(query: str, namespace: str, pods: Iterable[str]) -> str:
-    """The query for these pods of a namespace."""
-    return query.replace("$pod", _one_of(pods)).replace("$namespace", _one_of([namespace]))
+def asked(query: str, namespace: str, pods: Iterable[str], cluster: Collection[str] = ()) -> str:
+    """The query for these pods of a namespace. `cluster`: the matchers that select the cluster; none: there is one."""
+    named = query.replace("$pod", _one_of(pods)).replace("$namespace", _one_of([namespace]))
+    return in_cluster(named, cluster)
+
+
+class ClusterUnknown(Exception):
+    """It is not known of which cluster the series are that a query would find. The text says why."""
+
+
+def matchers_for(query: str, cluster: tuple[str, ...] | Gap) -> tuple[str, ...]:
+    """The matchers of the cluster, for `asked`. Raises `ClusterUnknown`: pods of another cluster may have these names.
+
+    A query that does not say `$cluster` is asked as long as there are not known to be several.
+    """
+    if not isinstance(cluster, Gap):
+        return cluster
+    if names_cluster(query) or cluster.reason is Reason.CLUSTER_AMBIGUOUS:
+        raise ClusterUnknown(cluster.detail)
+    return ()
+
+
+def names_cluster(query: str) -> bool:
+    """Whether the query says itself which cluster it is for."""
+    return "$cluster" in query
 
 
 def names_namespace(query: str) -> bool:

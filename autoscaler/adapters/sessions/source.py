@@ -25,7 +25,8 @@ from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.sessions.gates import Reading, of_series
 from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
 from autoscaler.adapters.sessions.notices import Notices, Told
-from autoscaler.adapters.sessions.query import asked, names_namespace
+from autoscaler.adapters.sessions.query import ClusterUnknown, asked, matchers_for, names_namespace
+from autoscaler.core.history import Gap
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.plan import Drain, Gate
 from autoscaler.core.policy import PodEndpoint
@@ -61,7 +62,8 @@ class _Followed:
 class PodSessions:
     """`ports.Sessions` over a Prometheus and the pods themselves.
 
-    `cluster` is asked whether a pod that is to be called off is still there. `now`: the API server's time. `changed`
+    `cluster` is asked whether a pod that is to be called off is still there. `now`: the API server's time.
+    `of_cluster`: the matchers that select this cluster's series in Prometheus, or why they are not known. `changed`
     hears of each pod of which something else is known than before, and of each that was told to take no new sessions;
     of another number it does not. `told` hears of each notice, and `warn` of what a pod could not be told. All methods
     belong to one event loop.
@@ -73,6 +75,7 @@ class PodSessions:
         cluster: Cluster,
         *,
         now: Callable[[], datetime],
+        of_cluster: Callable[[], tuple[str, ...] | Gap] = tuple,
         changed: Callable[[PodRef], None] = lambda pod: None,
         warn: Callable[[Problem], None] = lambda problem: None,
         told: Callable[[Told], None] = lambda notice: None,
@@ -85,6 +88,7 @@ class PodSessions:
         self._http = PodHttp(pod_timeout_s)
         self._cluster = cluster
         self._now = now
+        self._of_cluster = of_cluster
         self._changed = changed
         self._interval_s = interval_s
         self._monotonic = monotonic
@@ -168,8 +172,11 @@ class PodSessions:
         names, source = [one.drain.pod.name for one in pods], self._api.address
         failure, found = None, {}
         try:
+            which = matchers_for(query, self._of_cluster())
             async with self._queries:
-                answer = await in_thread(self._api.instant, asked(query, namespace, names))
+                answer = await in_thread(self._api.instant, asked(query, namespace, names, which))
+        except ClusterUnknown as error:
+            failure = Reading.unknown("cluster", f"{source}: {error}"[:_MOST_WORDS])
         except MetricsError as error:
             failure = Reading.unknown(error.error_type, f"{source} {error.text}"[:_MOST_WORDS])
         else:

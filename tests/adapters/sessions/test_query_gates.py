@@ -6,12 +6,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from autoscaler.core.history import Gap
 from autoscaler.core.model import PodRef
 from autoscaler.core.policy import DrainPolicy
+from autoscaler.core.reasons import Reason
 from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
 from tests.adapters.sessions.bridges import BRIDGE, NOW, Watched, drain, endpoint_of, watched
 from tests.rig.prometheus_server import PrometheusServer
@@ -31,7 +34,7 @@ def of(*values: str, **labels: str) -> web.Response:
 
 
 @asynccontextmanager
-async def asking(answer: Answer, queries: list[str] | None = None) -> AsyncIterator[Watched]:
+async def asking(answer: Answer, queries: list[str] | None = None, **more: Any) -> AsyncIterator[Watched]:
     kept = [] if queries is None else queries
 
     def intercept(path: str, form: Mapping[str, str]) -> web.StreamResponse:
@@ -39,7 +42,7 @@ async def asking(answer: Answer, queries: list[str] | None = None) -> AsyncItera
         return answer(form["query"])
 
     fake = FakePrometheus(NOW.timestamp(), intercept=intercept)
-    async with serve(fake.handle) as url, watched(url) as seen:
+    async with serve(fake.handle) as url, watched(url, **more) as seen:
         yield seen
 
 
@@ -255,3 +258,45 @@ async def test_the_real_prometheus_says_who_has_sessions(prometheus: PrometheusS
         seen.follow(drain(DrainPolicy(query='sum by (bridge_sessions{pod=~"$pod"})'), refs[0]))
         await seen.sessions.look_once()
         assert "parse error" in seen.sessions.latest()[refs[0]].detail
+
+
+IN_CLUSTER = 'sum by (namespace, pod) (bridge_sessions{pod=~"$pod",$cluster})'
+
+
+async def test_the_cluster_is_part_of_what_is_asked() -> None:
+    asked = list[str]()
+    for which in ((), ('cluster="eu"', 'site=~"a|"')):
+        async with asking(lambda query: of("0"), asked, of_cluster=lambda which=which: which) as seen:
+            seen.follow(drain(DrainPolicy(query=IN_CLUSTER)))
+            assert await seen.looks() == [AT_FIRST]
+    assert asked == [
+        'sum by (namespace, pod) (bridge_sessions{pod=~"(?:bridge-0)",cluster=~".*"})',
+        'sum by (namespace, pod) (bridge_sessions{pod=~"(?:bridge-0)",cluster="eu",site=~"a|"})',
+    ]
+
+
+@pytest.mark.parametrize("query", [QUERY, IN_CLUSTER])
+async def test_gates_are_closed_as_long_as_there_are_several_clusters(query: str) -> None:
+    """The pod of another cluster that has the name may have no sessions."""
+    which: list[tuple[str, ...] | Gap] = [('cluster="eu"',)]
+    asked = list[str]()
+    async with asking(lambda query: of("0"), asked, of_cluster=lambda: which[0]) as seen:
+        seen.follow(drain(DrainPolicy(query=query)))
+        assert (await seen.looks(OPENS))[-1][0]
+        which[0] = Gap(Reason.CLUSTER_AMBIGUOUS, "eu and us; say which")
+        asked.clear()
+        assert await seen.looks() == [(False, f"not known: {seen.url}: eu and us; say which")]
+        assert not seen.sessions.latest()[BRIDGE].known
+        assert asked == []
+        which[0] = ('cluster="eu"',)
+        assert await seen.looks() == [AT_FIRST]
+
+
+async def test_a_cluster_that_is_not_known_yet_closes_gates_that_name_it() -> None:
+    unknown = Gap(Reason.NO_DATA, "nothing found yet")
+    for query, expected in ((QUERY, AT_FIRST[1]), (IN_CLUSTER, "nothing found yet")):
+        async with asking(lambda query: of("0"), of_cluster=lambda: unknown) as seen:
+            seen.follow(drain(DrainPolicy(query=query)))
+            ((is_open, detail),) = await seen.looks()
+            assert not is_open
+            assert expected in detail

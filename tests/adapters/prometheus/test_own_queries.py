@@ -1,0 +1,104 @@
+"""A policy's own query that fails costs its own signal, and nothing else."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.policy import Policy
+from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Grid
+from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
+from tests.adapters.prometheus.written import Everything, history, measure, usage
+from tests.rig.prometheus_server import PrometheusServer
+
+SIM = ContainerRef("sim", "sim-0", "app")
+
+
+class Frames(Everything):
+    """Reads two signals of its policy's own."""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({"frameTime", "players"})
+
+
+OWN = {"frameTime": 'frame_seconds{pod=~"$pod"}', "players": 'max by (namespace, pod) (players{pod=~"$pod"})'}
+POLICY = Policy("bridges", Frames({}), grid=Grid(60, 3600), signals=OWN)
+
+
+async def measured(answer: Callable[[], web.Response], grid: Grid = POLICY.grid) -> tuple[Measurements, FakePrometheus]:
+    """What comes of it where the query for frameTime is answered so."""
+    server = FakePrometheus(1_795_759_217, {SIM: (lambda at: 0.5, lambda at: 1e9)})
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        if not path.endswith("query_range"):
+            return None
+        if "players" in form["query"]:
+            return result("matrix", [{"metric": SIM._asdict(), "values": [[int(form["end"]), "7"]]}])
+        return answer() if "frame_seconds" in form["query"] else None
+
+    server.intercept = intercept
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url, timeout_s=5), now=lambda: server.clock)
+        metrics.follow({SIM: replace(POLICY, grid=grid)})
+        found = await metrics.measure_once()
+        metrics.close()
+    return found, server
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda: refusal(400, "bad_data", "parse error: unexpected end"), "(HTTP 400): parse error: unexpected end"),
+        (lambda: refusal(422, "execution", "found duplicate series"), "(HTTP 422): found duplicate series"),
+        (lambda: refusal(422, "execution", "too many samples"), "too many samples"),
+        (lambda: result("string", [1, "no"]), "is not Prometheus'"),
+    ],
+)
+async def test_the_signal_is_missing_and_everything_else_goes_on(
+    answer: Callable[[], web.Response], words: str
+) -> None:
+    found, _ = await measured(answer)
+    state = history(found, SIM).state
+    np.testing.assert_allclose(state.cpu, 0.5)
+    np.testing.assert_allclose(state.memory, 1e9)
+    assert np.isnan(state.signal("frameTime")).all()
+    assert np.nanmax(state.signal("players")) == 7
+    (problem,) = found.problems
+    assert (problem.source, problem.reason) == ("Prometheus", "SignalUnavailable")
+    assert problem.detail.startswith("metrics.signals.frameTime of policy bridges is missing: http://127.0.0.1:")
+    assert words in problem.detail
+
+
+async def test_a_query_at_fault_is_asked_once_a_batch() -> None:
+    _, server = await measured(lambda: refusal(400, "bad_data", "parse error"), Grid())
+    asked = [form for form in server.ranges if "frame_seconds" in form["query"]]
+    assert len(asked) < len([form for form in server.ranges if "players" in form["query"]])
+
+
+async def test_a_server_in_trouble_is_no_fault_of_the_query() -> None:
+    """It is asked again next time, so that no part of a back-fill is lost for good."""
+    found, _ = await measured(lambda: refusal(429, "unavailable", "slow down"))
+    lost = found.of(SIM)
+    assert isinstance(lost, Gap)
+    assert lost.reason is Reason.METRICS_UNAVAILABLE
+    assert [problem.reason for problem in found.problems] == [Reason.METRICS_UNAVAILABLE]
+
+
+async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> None:
+    """Two series for one match: an error that depends on the data, which no check of the grammar can foresee."""
+    sim = SIM._replace(namespace="own-fails")
+    prometheus.write(usage(sim, 0.5, 2.0**30))
+    prometheus.write(usage(sim, 0.5, 2.0**30, job="b"))
+    memory = 'container_memory_working_set_bytes{namespace=~"$namespace",pod=~"$pod"}'
+    signals = OWN | {"frameTime": f"{memory} / on (pod) {memory}"}
+    found = await measure(prometheus.url, {sim: replace(POLICY, grid=Grid(60, 600), signals=signals)})
+    assert isinstance(found.of(sim), History)
+    assert [problem.reason for problem in found.problems] == ["SignalUnavailable"]
+    assert "duplicate series" in found.problems[0].detail
