@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from autoscaler.core.kubelet import FINISHED_PHASES, counted
 from autoscaler.core.model import (
@@ -67,10 +67,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class Delete:
-    """A pod is deleted. `at_once`: the next step does not wait until it is gone."""
+    """A pod is deleted."""
 
     pod: str
-    at_once: bool = False
+    at_once: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Hold:
 
     pod: str
     mib: int
-    at_once: bool = False
+    at_once: ClassVar[bool] = False
 
 
 Step = Ask | Delete | Hold
@@ -87,13 +87,11 @@ Step = Ask | Delete | Hold
 
 @dataclass(frozen=True)
 class Question:
-    """Steps, one after the other; all pods are at rest before. `watched`: pods of which something is to be seen without
-    being asked. `static`: whether the node's CPU manager must be static, or must not be; None: no matter. `differs`:
-    why a kubelet's answer is not the model's."""
+    """Steps, one after the other; all pods are at rest before. `static`: whether the node's CPU manager must be static,
+    or must not be; None: no matter. `differs`: why a kubelet's answer is not the model's."""
 
     name: str
     steps: Sequence[Step]
-    watched: Sequence[str] = ()
     static: bool | None = None
     differs: str = ""
 
@@ -119,7 +117,7 @@ class Question:
     @property
     def pods(self) -> list[str]:
         """The pods that it is about."""
-        return sorted({*(step.pod for step in self.steps), *self.watched})
+        return sorted({step.pod for step in self.steps})
 
 
 @dataclass(frozen=True)

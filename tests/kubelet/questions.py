@@ -217,7 +217,6 @@ ERRORS = (
             _asked("plain", requests(None, "free+112Mi")),
             Hold("limited", 0),
         ],
-        watched=["plain"],
     ),
     Question(
         "less memory than is in use, taken back",
