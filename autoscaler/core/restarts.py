@@ -86,7 +86,7 @@ def crash_loop(pod: Pod, policy: Policy, now: datetime) -> Hold | None:
     """
     for container in policy.sized(pod):
         last = container.last_terminated
-        if last is None or _by_resize(pod, container, last):
+        if last is None or _by_resize(pod, container, last) or _asked_since(pod, container, last):
             continue
         words = f"container {container.name} has restarted {container.restart_count} times, last after {_words(last)}"
         if container.waiting == _BACKS_OFF:
@@ -122,6 +122,14 @@ def _by_resize(pod: Pod, container: Container, last: Termination) -> bool:
     if not container.restart_on or last.finished_at is None or last.reason == _OOM:
         return False
     return any(timedelta(0) <= last.finished_at - ask.at <= WINDOW for ask in pod.asks)
+
+
+def _asked_since(pod: Pod, container: Container, last: Termination) -> bool:
+    """Whether this controller has asked for more since a container ended that a resize may restart. Then the end was
+    explained at that time, by an ask whose date is gone: only the newest of each kind is dated."""
+    if not container.restart_on or last.finished_at is None:
+        return False
+    return any(a.at > last.finished_at for a in pod.asks if a.manager in OURS and a.manager != AskKind.REVERT)
 
 
 def _short(last: Termination) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.core.actions import AskKind
 from autoscaler.core.decide import decide
 from autoscaler.core.model import Ask, Pod, Resource, Termination
 from autoscaler.core.plan import Decision
@@ -79,6 +80,16 @@ def test_it_is_over_when_the_container_has_run_for_long_enough() -> None:
 )
 def test_what_is_no_crash_loop_may_get_more(made: Pod) -> None:
     assert found(made).reason is Reason.INCREASE
+
+
+def test_a_restart_by_a_resize_stays_explained_by_what_was_asked_for_next() -> None:
+    """The next ask takes the place of the one that restarted the container, whose date is gone."""
+    on_memory: dict[str, Any] = {"restart_on": frozenset({Resource.MEMORY}), "restart_count": 1}
+    at = NOW - MINUTE / 2
+    assert found(ended(asks=(Ask(AskKind.TARGET, at),), **on_memory)).reason is Reason.INCREASE
+    for asks in ((Ask(AskKind.REVERT, at),), (Ask("kubectl", at - 2 * HOUR),)):
+        assert found(ended(asks=asks, **on_memory)).reason is Reason.CRASH_LOOP
+    assert found(ended(asks=(Ask(AskKind.TARGET, at),))).reason is Reason.CRASH_LOOP
 
 
 def test_a_container_that_waits_for_another_reason_does_not_run() -> None:
