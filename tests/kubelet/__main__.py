@@ -59,11 +59,10 @@ def _tell(nodes: int, arguments: list[str], environment: dict[str, str]) -> int:
 def _pytest(arguments: list[str], environment: dict[str, str]) -> int:
     line = [sys.executable, "-m", "pytest", "-q", "-m", "kubelet", *arguments, "tests/kubelet"]
     process = subprocess.Popen(line, env={**os.environ, **environment})
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # it is told as well, and takes away first what it has made
-            continue
+    # Ctrl-C is told to it as well, and it takes away first what it has made
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
+    return process.wait()
 
 
 def _emulated(arguments: list[str]) -> int:
