@@ -171,9 +171,9 @@ def _proposed(decision: Decision) -> dict[str, Resources]:
 
 
 def _raised(decision: Decision) -> dict[Resource, int]:
-    """How much more than is allocated a decision asks for."""
+    """How much more than its node counts for it already a decision asks for."""
     wants = kubelet.proposed_footprint(decision.pod, _proposed(decision))
-    has = kubelet.footprint(decision.pod, kubelet.allocated)
+    has = kubelet.counted(decision.pod)
     return {resource: max((wants.get(resource) or 0) - (has.get(resource) or 0), 0) for resource in RESOURCES}
 
 

@@ -68,6 +68,7 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
     found = set()
     for variant in layout.variants:
         one = survey.of_cluster(layout.labelled(variant), {"cluster": "eu"})
+        cluster = one.cluster
         for selector in (queries.selector(one, namespaces), queries.selector(one, namespaces, pods)):
             found |= {
                 queries.cpu(one, selector, 300),
@@ -78,6 +79,7 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
                 queries.clusters(layout.labelled(variant), selector),
                 queries.disputed_cores(one, selector, 600, 16),
                 queries.disputed_bytes(one, selector, 600, 16),
+                queries.in_cluster("max by (namespace, pod) (frames{$cluster})", cluster),
             }
     return found
 
