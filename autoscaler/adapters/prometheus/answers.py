@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last: nested beyond all reason
+_OF_QUERIES = ("hang", "broken_off")
+_OF_THE_WAY = (301, 302, 303, 307, 308, 401, 403, 404)  # answers of proxies, and of no query API
+_SHOWN = 120  # letters of a query: what it is about, less the names of pods
 
 
 class MetricsError(Exception):
     """A query that was not answered. `status`: the HTTP status, None if there was no answer.
 
     `error_type`: Prometheus' own word (`bad_data`, `execution`, `timeout`, …), or one of ours: `connection`, `hang`,
-    `broken_off`, `too_large`, `html`, `not_json`, `empty`. `text`: what is to be said about it, without the address.
+    `broken_off`, `too_large`, `tls`, `html`, `not_json`, `empty`. `text`: what is to be said, without the address.
     """
 
     def __init__(self, status: int | None, error_type: str, text: str) -> None:
@@ -33,6 +36,16 @@ class MetricsError(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+    def about(self, query: str) -> MetricsError:
+        """The same with the query named, if that may have to do with it: how a server is reached has not."""
+        of_the_way = self.status in _OF_THE_WAY or self.error_type == "tls"
+        if of_the_way or (self.status is None and self.error_type not in _OF_QUERIES):
+            return self
+        words = " ".join(query.split())
+        shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+        what, semicolon, remedy = self.text.partition("; ")
+        return MetricsError(self.status, self.error_type, f"{what} (query: {shown}){semicolon}{remedy}")
 
     @property
     def passing(self) -> bool:

@@ -114,9 +114,9 @@ def not_prometheus(response: requests.Response, body: bytes, access: Access) -> 
     elif status in (401, 403):
         text = f"refuses access (HTTP {status}): {_who(status, body, access)}"
     elif status == 400 and b"HTTPS" in body:  # Go's and nginx' servers say so
-        text = "speaks https (HTTP 400): write https:// in --prometheus-url"
+        kind, text = "tls", "speaks https (HTTP 400): write https:// in --prometheus-url"
     elif status == 400 and b"SSL certificate" in body:  # nginx
-        text = _client_refused("HTTP 400", access.tls)
+        kind, text = "tls", _client_refused("HTTP 400", access.tls)
     elif status == 404:
         text = "has no query API (HTTP 404): --prometheus-url has a wrong path (some servers need /prometheus)"
     elif status in (429, 500, 502, 503, 504):

@@ -120,10 +120,13 @@ class _FormSession:
     def request(self, *, params: Mapping[str, str], timeout: tuple[float, float], **settings: Any) -> _Decoded:
         deadline = time.monotonic() + timeout[1]
         settings |= {"data": params, "timeout": timeout}
-        response, body = self._exchange(deadline, settings)
-        if response.status_code == 401 and self._credentials.renewed(response.request):
+        try:
             response, body = self._exchange(deadline, settings)
-        return _Decoded(self._answer(response, body))
+            if response.status_code == 401 and self._credentials.renewed(response.request):
+                response, body = self._exchange(deadline, settings)
+            return _Decoded(self._answer(response, body))
+        except MetricsError as error:
+            raise error.about(params["query"]) from error.__cause__
 
     def _exchange(self, deadline: float, settings: Mapping[str, Any]) -> tuple[requests.Response, bytes]:
         try:
