@@ -195,7 +195,7 @@ async def test_the_workload_of_a_pod_is_its_topmost_owner(rig: Rig) -> None:
     ]
     async with cluster_of(rig.kubeconfig) as cluster:
         rig.apply(yaml.safe_dump_all(documents))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 pods = [pod for pod in (await cluster.observe()).pods.values() if pod.namespace == namespace]
                 if [pod.workload for pod in pods] == ["Deployment/bridge"]:
