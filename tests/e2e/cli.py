@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.rig.rig import Rig
 
@@ -42,36 +43,49 @@ def plan(rig: Rig, policies: Path, *arguments: str) -> dict[str, Any]:
     return document
 
 
-class Controller:
+class Running:
     """`bridge-autoscaler run` as a process; ended by SIGTERM, as a kubelet would."""
 
-    def __init__(self, rig: Rig, policies: Path, log: Path, *arguments: str) -> None:
+    ends_within_s = 15.0
+
+    def __init__(self, line: Sequence[str], log: Path, *, append: bool = False) -> None:
         self._log = log
-        line = command(rig, "run", f"--policies={policies}", "--log-format=json", *arguments)
-        with log.open("w") as out:
+        with log.open("a" if append else "w") as out:
             self._process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, env=environment())
 
-    def lines(self) -> list[dict[str, Any]]:
-        """The log so far."""
-        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The log so far; of one kind of event, if said so."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if event in (None, line["event"])]
 
     def signal(self, number: signal.Signals) -> None:
         """Send any signal."""
         self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> int:
         """The exit status after SIGTERM; of one that was ended before, its own."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(timeout=15)
+            return self._process.wait(timeout=self.ends_within_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
             raise
 
-    def __enter__(self) -> Controller:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class Controller(Running):
+    """The controller of a rig."""
+
+    def __init__(self, rig: Rig, policies: Path, log: Path, *arguments: str) -> None:
+        super().__init__(command(rig, "run", f"--policies={policies}", "--log-format=json", *arguments), log)

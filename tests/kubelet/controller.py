@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import yaml
 
 from autoscaler.ports import WakeKind
+from tests.e2e.cli import Running
 from tests.kubelet.cluster import Cluster, Json
 
 ROOT = Path(__file__).parents[2]
@@ -65,16 +64,12 @@ def command(verb: str, kubeconfig: Path, prometheus_url: str, policies: Path) ->
     ]
 
 
-def environment() -> dict[str, str]:
-    """This process's environment without settings that a developer may have exported."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("BRIDGE_AUTOSCALER_")}
+class Controller(Running):
+    """The controller under those roles."""
 
-
-class Controller:
-    """`bridge-autoscaler run`. Ends by SIGTERM, as a kubelet would have it."""
+    ends_within_s = 20.0
 
     def __init__(self, kubeconfig: Path, prometheus_url: str, policies: Path, log: Path, *arguments: str) -> None:
-        self._log = log
         line = [
             *command("run", kubeconfig, prometheus_url, policies),
             "--log-format=json",
@@ -82,13 +77,7 @@ class Controller:
             "--metrics-address=127.0.0.1:0",
             *arguments,
         ]
-        with log.open("a") as out:
-            self._process = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT, env=environment())
-
-    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """The log so far; of one kind of event, if said so."""
-        lines = [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if event in (None, line["event"])]
+        super().__init__(line, log, append=True)
 
     def reasons(self, pod: str) -> list[str]:
         """The reasons that were told of a pod, NAMESPACE/NAME, oldest first."""
@@ -103,25 +92,3 @@ class Controller:
         full = self.turns()
         reasons: dict[str, int] = full[-1]["reasons"] if full else {}
         return reasons
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> int:
-        """The exit status after SIGTERM; of one that had ended before, its own."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            return self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
-
-    def __enter__(self) -> Controller:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from autoscaler.core.units import parse_cpu
+from tests.e2e.cli import environment
 from tests.kubelet import pods
 from tests.kubelet.cluster import Cluster, Json, condition
-from tests.kubelet.controller import Controller, command, environment
+from tests.kubelet.controller import Controller, command
 from tests.kubelet.pods import Bridge, Lookout, Users
 from tests.rig.prometheus_server import PrometheusServer
 

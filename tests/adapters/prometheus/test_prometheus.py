@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY, Layout
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.session import PrometheusApi
-from autoscaler.adapters.prometheus.source import PrometheusMetrics
-from autoscaler.core.history import ContainerRef, Gap, History, Measurements
+from autoscaler.core.history import ContainerRef, Gap, History
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
+from tests.adapters.prometheus.written import history, measure
 from tests.rig.prometheus_server import STALE, PrometheusServer
 
 pytestmark = pytest.mark.rig
@@ -54,20 +54,6 @@ def labels_of(container: ContainerRef, **more: str) -> dict[str, str]:
     return {**container._asdict(), **more}
 
 
-async def measure(prometheus: PrometheusServer, wanted: Mapping[ContainerRef, Policy]) -> Measurements:
-    metrics = PrometheusMetrics(Access(prometheus.url), now=lambda: datetime.now(UTC))
-    metrics.follow(wanted)
-    measured = await metrics.measure_once()
-    metrics.close()
-    return measured
-
-
-def history(measurements: Measurements, container: ContainerRef) -> History:
-    found = measurements.of(container)
-    assert isinstance(found, History), found
-    return found
-
-
 async def test_usage_is_measured_once_however_often_it_is_exported(prometheus: PrometheusServer) -> None:
     namespace = "once"
     app, lone = ContainerRef(namespace, "a.b-0", "app"), ContainerRef(namespace, "other", "app")
@@ -86,7 +72,7 @@ async def test_usage_is_measured_once_however_often_it_is_exported(prometheus: P
     series.append(memory_series(labels_of(app._replace(pod="axb-0"), job="cadvisor"), [9e9] * len(at), at))
     prometheus.write(series)
     policy = Policy("p", Window({}), grid=Grid(60, 1200), rate_window=timedelta(minutes=2))
-    measured = await measure(prometheus, {app: policy, lone: policy})
+    measured = await measure(prometheus.url, {app: policy, lone: policy})
     assert measured.problems == ()
     assert measured.of(lone) == Gap(Reason.NO_DATA, "no samples in Prometheus")
     found = history(measured, app)
@@ -106,7 +92,7 @@ async def test_a_container_that_comes_back_goes_on(prometheus: PrometheusServer)
     series.append(memory_series(labels_of(container, id="new"), [1e9] * (len(at) - half), at[half:]))
     prometheus.write(series)
     policy = Policy("p", Window({}), grid=Grid(60, 1200))
-    found = history(await measure(prometheus, {container: policy}), container)
+    found = history(await measure(prometheus.url, {container: policy}), container)
     assert found.state.memory[0] == np.float32(2e9)
     assert found.state.memory[-1] == np.float32(1e9)
     assert np.isnan(found.state.cpu).all()
@@ -180,7 +166,7 @@ async def test_ranges_that_are_too_much_are_halved(narrow: PrometheusServer) -> 
     narrow.write(cpu_series(labels_of(container), 0.5, at) for container in containers)
     narrow.write(memory_series(labels_of(container), [1e9] * len(at), at) for container in containers)
     policy = Policy("p", Window({}), grid=Grid(60, 2 * 3600))
-    measured = await measure(narrow, dict.fromkeys(containers, policy))
+    measured = await measure(narrow.url, dict.fromkeys(containers, policy))
     assert measured.problems == ()
     for container in containers:
         found = history(measured, container)
@@ -193,7 +179,7 @@ async def test_the_same_names_with_unusual_characters(prometheus: PrometheusServ
     at = scrapes(900)
     prometheus.write([memory_series(labels_of(container, **{"odd": 'quo"te'}), [1e9] * len(at), at)])
     policy = Policy("p", Window({}), grid=Grid(60, 600))
-    assert history(await measure(prometheus, {container: policy}), container).newest_at > time.time() - 300
+    assert history(await measure(prometheus.url, {container: policy}), container).newest_at > time.time() - 300
 
 
 async def test_memory_in_use_is_the_greatest_of_the_newest_samples_of_every_container(
@@ -210,5 +196,5 @@ async def test_memory_in_use_is_the_greatest_of_the_newest_samples_of_every_cont
     ended = app._replace(container="ended")
     series.append(({"__name__": IN_USE, **labels_of(ended)}, [(at[0], 5e6)]))
     prometheus.write([*series, memory_series(labels_of(app), [1e9] * len(at), at)])
-    measured = await measure(prometheus, {app: Policy("p", Window({}), grid=Grid(60, 600))})
+    measured = await measure(prometheus.url, {app: Policy("p", Window({}), grid=Grid(60, 600))})
     assert measured.in_use.of == {app: 3_000_000_000, proxy: 5_000_000}
