@@ -112,7 +112,7 @@ def _fill(root: Path, modules: Path, kernel: Path) -> None:
 
 
 def _make_initramfs(folder: Path, modules: Path, kernel: Path, archive: Path) -> None:
-    for name in ("bin", "dev", "proc", "sys", "root", "conf"):
+    for name in ("bin", "dev", "proc", "sys", "disk", "conf"):
         (folder / name).mkdir(parents=True)
     shutil.copy(shutil.which("busybox") or "busybox", folder / "bin" / "busybox")
     shutil.copy(HERE / "guest" / "initramfs", folder / "init")
