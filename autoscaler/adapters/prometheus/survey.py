@@ -30,6 +30,8 @@ Ask = Callable[[str], Awaitable[list[Series]]]
 VALID_S = 600.0
 """For how long what was found is believed."""
 
+_UNFINISHED_S = 10.0  # the same, while the newest series has too few samples to tell how often it is scraped
+
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
 _MOST_NAMED = 4
@@ -98,7 +100,7 @@ class Survey:
         await self._find_scrape_interval(ask, pods)
         if self.usable:
             await self._find_disputes(ask, pods)
-        self._valid_until = now_s + VALID_S
+        self._valid_until = now_s + (VALID_S if self.interval_known else _UNFINISHED_S)
 
     async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
         """The layout with the first way of labelling that has series of the pods, and their numbers by cluster."""

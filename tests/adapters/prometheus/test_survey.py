@@ -26,12 +26,18 @@ class Endpoint:
     def __init__(self, *series: Series) -> None:
         self.series = list(series)
         self.asked: list[str] = []
+        self.scraped_at = [0.0, 15.0]
         self.fails: Callable[[str], bool] = lambda query: False
 
     async def __call__(self, query: str) -> list[Series]:
         self.asked.append(query)
         if self.fails(query):
             raise MetricsError(422, "execution", "query processing would load too many samples into memory")
+        if query.endswith("s]"):
+            at = np.asarray(self.scraped_at)
+            return [Series(self.series[0].labels, at, np.ones_like(at))]
+        if query.startswith("topk(1"):
+            return self.series[:1]
         return self.series if query.startswith("count by") else []
 
 
@@ -48,6 +54,20 @@ async def test_it_is_asked_for_every_ten_minutes() -> None:
     assert len(endpoint.asked) == first
     await survey.renew(endpoint, {SIM}, VALID_S)
     assert len(endpoint.asked) == 2 * first
+
+
+async def test_how_often_it_is_scraped_is_asked_for_again_until_it_is_known() -> None:
+    """The first sample of a first bridge tells of no interval; to take it for a minute would delay all for long."""
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.scraped_at = [0.0]
+    await survey.renew(endpoint, {SIM}, 0)
+    assert not survey.interval_known
+    endpoint.scraped_at = [0.0, 1.0]
+    await survey.renew(endpoint, {SIM}, 10)
+    assert survey.scrape_interval_s == 1
+    asked = len(endpoint.asked)
+    await survey.renew(endpoint, {SIM}, 20)
+    assert len(endpoint.asked) == asked
 
 
 async def test_until_pods_have_series_it_is_asked_again_and_nothing_is_known() -> None:
