@@ -8,7 +8,7 @@ from tests.kubelet.cluster import PORT, Cluster, Json
 from tests.kubelet.pods import COMPONENT
 from tests.rig.prometheus_server import PrometheusServer
 
-FAST = "2s"
+FAST = "5s"  # cAdvisor of an emulated node takes up to 2 s to answer
 _SLOW = "15s"  # a kubelet's own metrics are many, and nobody is in a hurry for them
 
 
