@@ -63,8 +63,8 @@ class Reason(Worded):
     )
     CRASH_LOOP = (
         "CrashLoop",
-        "A container ends again and again soon after it has started. A resize would not end the back-off, and what the "
-        "container uses says nothing of what it needs.",
+        "A container ends again and again soon after it has started. What the container uses says "
+        "nothing of what it needs, and a resize would have it started at once.",
         "Look into the container's log.",
         _NOTIFY,
     )

@@ -134,11 +134,12 @@ def _policy(stage: Stage) -> None:
         mode="ResizeOrMigrate",
         recommender={
             "name": "percentile",
-            "parameters": {"cpu": {"target": "p90", "margin": "400%", "halfLife": "10s"}, "minHistory": "5s"},
+            # long enough for what was used before the node was away to count after it
+            "parameters": {"cpu": {"target": "p90", "margin": "900%", "halfLife": "2m"}, "minHistory": "5s"},
         },
         containers=[{"name": "*", "controlledResources": ["cpu"], "maxAllowed": {"cpu": WANTED}}],
-        metrics={"lookback": "1m", "step": "5s", "rateWindow": "30s"},
-        stability={"cooldown": {"increase": "1s"}, "maxStep": {"increase": "400%"}, "otherWriterHold": "1s"},
+        metrics={"lookback": "5m", "step": "5s", "rateWindow": "20s"},
+        stability={"cooldown": {"increase": "1s"}, "maxStep": {"increase": "900%"}, "otherWriterHold": "1s"},
         fallback={"after": f"{int(AFTER.total_seconds())}s", "fit": False, "minPodAge": "1s"},
     )
 

@@ -62,9 +62,9 @@ def in_use(layout: Layout, matchers: str, range_s: int) -> str:
     return f"max by ({_by(layout)}) (max_over_time({layout.in_use}{{{matchers}}}[{range_s}s]))"
 
 
-def newest_series(layout: Layout, matchers: str) -> str:
-    """The memory series that was scraped last; its value is the unix time of that scrape."""
-    return f"topk(1, timestamp({layout.memory}{{{matchers}}}))"
+def most_scraped(layout: Layout, matchers: str, range_s: int) -> str:
+    """The memory series with the most samples; its value is their number."""
+    return f"topk(1, count_over_time({layout.memory}{{{matchers}}}[{range_s}s]))"
 
 
 def raw_samples(layout: Layout, labels: Mapping[str, str], range_s: int) -> str:

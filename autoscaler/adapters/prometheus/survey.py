@@ -30,7 +30,7 @@ Ask = Callable[[str], Awaitable[list[Series]]]
 VALID_S = 600.0
 """For how long what was found is believed."""
 
-_UNFINISHED_S = 10.0  # the same, while the newest series has too few samples to tell how often it is scraped
+_UNFINISHED_S = 10.0  # the same, while no series has the samples to tell how often it is scraped
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
@@ -46,7 +46,7 @@ class Survey:
 
     `layout`: what queries are built from; it leaves nothing open. `usable`: whether it is for one cluster.
     `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
-    `scrape_interval_s`: of the newest series, as far as `interval_known`. `notes`: what is worth knowing.
+    `scrape_interval_s`: of the series with the most samples, as far as `interval_known`. `notes`: what is worth knowing.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -120,9 +120,10 @@ class Survey:
             self.notes += (Problem("Prometheus", "GpuUnattributed", f"{detail}: what they do is not known"),)
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
-        """Read off the newest series how often it is scraped; how often is in no API."""
-        newest = await ask(queries.newest_series(self.layout, queries.of_pods(self.layout, pods)))
-        for series in newest[:1]:
+        """Read off the samples of one series how often it is scraped; how often is in no API."""
+        # not the newest series: a container that has just started has one sample
+        found = await ask(queries.most_scraped(self.layout, queries.of_pods(self.layout, pods), _LOOK_BACK_S))
+        for series in found[:1]:
             raw = await ask(queries.raw_samples(self.layout, series.labels, _LOOK_BACK_S))
             gaps = np.concatenate([np.diff(one.at) for one in raw] or [np.empty(0)])
             gaps = gaps[(gaps > 0) & (gaps <= _LOOK_BACK_S)]

@@ -74,7 +74,7 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
                 queries.cpu(one, selector, 300),
                 queries.memory(one, selector, 60),
                 queries.in_use(one, selector, 60),
-                queries.newest_series(one, selector),
+                queries.most_scraped(one, selector, 600),
                 queries.raw_samples(one, dict(zip(namespaces, pods, strict=False)), 600),
                 queries.clusters(layout.labelled(variant), selector),
                 queries.disputed_cores(one, selector, 600, 16),
@@ -174,7 +174,7 @@ def test_any_name_can_be_asked_for(namespaces: list[str], pods: list[str]) -> No
     for query in (
         queries.cpu(PLAIN, selector, 300),
         queries.memory(PLAIN, selector, 60),
-        queries.newest_series(PLAIN, selector),
+        queries.most_scraped(PLAIN, selector, 600),
     ):
         promql_parser.parse(query)
     promql_parser.parse(queries.raw_samples(PLAIN, dict(zip(namespaces, pods, strict=False)), 600))
