@@ -32,6 +32,7 @@ BUDGET = "always-one"
 _TWO_LOOKS_S = 11  # the gate is looked at every 5 s, and twice
 
 
+@pytest.mark.whole_cluster  # from one node to the other
 @pytest.mark.timeout(600)
 def test_a_bridge_that_cannot_grow_is_moved_once_its_budget_allows_it_and_its_users_have_left(
     stage: Stage, figures: Figures
