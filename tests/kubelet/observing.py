@@ -9,7 +9,13 @@ from tests.kubelet.pods import COMPONENT
 from tests.rig.prometheus_server import PrometheusServer
 
 FAST = "5s"  # cAdvisor of an emulated node takes up to 2 s to answer
+WINDOW = "40s"  # of CPU rates, which hold if every other scrape is late: four are needed
 _SLOW = "15s"  # a kubelet's own metrics are many, and nobody is in a hurry for them
+
+
+def measured(lookback: str = "2m") -> Json:
+    """`spec.metrics` of a story's policy. A slow node's missing samples are another story's matter."""
+    return {"lookback": lookback, "step": "5s", "rateWindow": WINDOW, "minCoverage": 0}
 
 
 def prometheus(cluster: Cluster, folder: Path, scrape_interval: str = FAST) -> PrometheusServer:

@@ -14,6 +14,7 @@ from tests.kubelet import latency
 from tests.kubelet.cluster import Json, eventually
 from tests.kubelet.figures import Figures
 from tests.kubelet.latency import Course, Patch
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, Lookout, Users, sizes
 from tests.kubelet.stage import Stage, in_force
 from tests.kubelet.waiting import heartbeats, uncut
@@ -37,7 +38,7 @@ POLICY: dict[str, Any] = {
         },
     },
     "containers": [{"name": "*", "minAllowed": SMALL["requests"]}],
-    "metrics": {"lookback": "1m", "step": "5s", "rateWindow": "30s"},
+    "metrics": measured("1m"),
     "stability": {
         "cooldown": {"increase": "1s", "decrease": "1s"},
         "maxStep": {"increase": "400%", "decrease": "90%"},

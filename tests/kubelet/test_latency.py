@@ -41,7 +41,7 @@ SETTINGS = {
     # as shipped, but for the history that is waited for; a rate over 5m would rise for as long
     "usual": Setting("30s", "60s", {}, "1m", 70, 400, cpu=False),
     "brisk": Setting("15s", "10s", {"lookback": "12h", "step": "15s", "rateWindow": "1m"}, "1m", 75, 240),
-    "shortest": Setting("2s", "2s", {"lookback": "6h", "step": "5s", "rateWindow": "30s"}, "20s", 20, 120),
+    "shortest": Setting("5s", "2s", {"lookback": "6h", "step": "5s", "rateWindow": "30s"}, "20s", 20, 120),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.kubelet.cluster import Json, condition, eventually
 from tests.kubelet.figures import Figures
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, sizes
 from tests.kubelet.stage import Stage, in_force
 from tests.kubelet.waiting import asks_since
@@ -26,7 +27,7 @@ POLICY: dict[str, Any] = {
         "parameters": {"memory": {"target": "p90", "margin": "30%", "halfLife": "10s"}, "minHistory": "5s"},
     },
     "containers": [{"name": "*", "controlledResources": ["memory"], "minAllowed": {"memory": AFTER}}],
-    "metrics": {"lookback": "2m", "step": "5s", "rateWindow": "10s"},
+    "metrics": measured(),
     # a second ask has no place in the story
     "stability": {"cooldown": {"increase": "10m", "decrease": "10m"}, "maxStep": {"decrease": "90%"}},
     "fallback": {"errorAfter": f"{int(ERROR_AFTER.total_seconds())}s"},

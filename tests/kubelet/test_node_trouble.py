@@ -12,6 +12,7 @@ import pytest
 from autoscaler.core.units import parse_cpu
 from tests.kubelet.cluster import Refusal, condition, eventually
 from tests.kubelet.figures import Figures
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Lookout, sizes
 from tests.kubelet.stage import Stage, pending
 from tests.kubelet.waiting import (
@@ -138,7 +139,7 @@ def _policy(stage: Stage) -> None:
             "parameters": {"cpu": {"target": "p90", "margin": "900%", "halfLife": "2m"}, "minHistory": "5s"},
         },
         containers=[{"name": "*", "controlledResources": ["cpu"], "maxAllowed": {"cpu": WANTED}}],
-        metrics={"lookback": "5m", "step": "5s", "rateWindow": "20s"},
+        metrics=measured("5m"),
         stability={"cooldown": {"increase": "1s"}, "maxStep": {"increase": "900%"}, "otherWriterHold": "1s"},
         fallback={"after": f"{int(AFTER.total_seconds())}s", "fit": False, "minPodAge": "1s"},
     )

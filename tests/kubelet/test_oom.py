@@ -12,6 +12,7 @@ import pytest
 
 from tests.kubelet.cluster import Json, Refusal, eventually, status
 from tests.kubelet.figures import Figures
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, sizes
 from tests.kubelet.stage import Stage
 
@@ -85,7 +86,7 @@ def _policy(stage: Stage) -> None:
             },
         },
         containers=[{"name": "*", "maxAllowed": {"cpu": CPU, "memory": HAS}}],
-        metrics={"lookback": "1m", "step": "5s", "rateWindow": "30s"},
+        metrics=measured("1m"),
         stability={"cooldown": {"decrease": "1s"}, "maxStep": {"decrease": "90%"}},
     )
 

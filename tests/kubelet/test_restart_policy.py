@@ -10,6 +10,7 @@ import pytest
 from autoscaler.core.units import parse_cpu
 from tests.kubelet.cluster import condition, container_id, eventually, status
 from tests.kubelet.figures import Figures
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, sizes
 from tests.kubelet.stage import Stage, in_force
 
@@ -28,7 +29,7 @@ POLICY: dict[str, Any] = {
         },
     },
     "containers": [{"name": "*", "minAllowed": {"cpu": CPU, "memory": MEMORY}}],
-    "metrics": {"lookback": "2m", "step": "5s", "rateWindow": "30s"},
+    "metrics": measured(),
     # what a restart frees is not taken back within the story: that would be another restart
     "stability": {"cooldown": {"increase": "1s", "decrease": "10m"}, "maxStep": {"increase": "400%"}},
 }

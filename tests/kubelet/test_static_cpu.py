@@ -12,6 +12,7 @@ from autoscaler.core.units import parse_cpu
 from tests.kubelet.cluster import Json, eventually
 from tests.kubelet.controller import Controller
 from tests.kubelet.figures import Figures
+from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, bridge, sizes
 from tests.kubelet.stage import Stage, in_force, pending
 from tests.kubelet.waiting import asks_since
@@ -34,7 +35,7 @@ def policy(stage: Stage, **fallback: Any) -> None:
             },
         },
         containers=[{"name": "*", "minAllowed": {"cpu": "400m", "memory": "96Mi"}}],
-        metrics={"lookback": "2m", "step": "5s", "rateWindow": "30s"},
+        metrics=measured(),
         stability={"cooldown": {"increase": "1s"}, "maxStep": {"increase": "400%"}},
         fallback={"infeasibleAfter": "5s", "retryAfter": "1s", **fallback},
     )

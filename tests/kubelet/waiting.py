@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.kubelet.cluster import Json, eventually
+from tests.kubelet.observing import WINDOW, measured
 from tests.kubelet.pods import Bridge, Lookout
 from tests.kubelet.stage import Stage
 
@@ -38,7 +39,7 @@ def policy(stage: Stage, *, mode: str, **fallback: Any) -> None:
                 "maxAllowed": {"cpu": WANTED},
             }
         ],
-        metrics={"lookback": "1m", "step": "5s", "rateWindow": "20s"},
+        metrics=measured("1m"),
         stability={"cooldown": {"increase": "1s"}, "maxStep": {"increase": "900%"}},
         fallback=fallback,
     )
@@ -49,7 +50,7 @@ def busy(stage: Stage, bridge: Bridge) -> None:
     controller that is started then asks for all at once, and not first for what a rising rate calls for."""
     bridge.load(cpu=_BUSY)
     labels = f'namespace="{stage.namespace}", pod="{bridge.name}", container="app"'
-    query = f"rate(container_cpu_usage_seconds_total{{{labels}}}[20s] offset {_SETTLED}) > {_ENOUGH}"
+    query = f"rate(container_cpu_usage_seconds_total{{{labels}}}[{WINDOW}] offset {_SETTLED}) > {_ENOUGH}"
     eventually("Prometheus sees its load", lambda: stage.prometheus.query(query), PATIENCE_S)
 
 
