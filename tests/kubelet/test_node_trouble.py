@@ -135,8 +135,8 @@ def _policy(stage: Stage) -> None:
         mode="ResizeOrMigrate",
         recommender={
             "name": "percentile",
-            # long enough for what was used before the node was away to count after it
-            "parameters": {"cpu": {"target": "p90", "margin": "900%", "halfLife": "2m"}, "minHistory": "5s"},
+            # what was used before the node was away counts after it
+            "parameters": {"cpu": {"target": "max", "margin": "900%", "halfLife": "2m"}, "minHistory": "5s"},
         },
         containers=[{"name": "*", "controlledResources": ["cpu"], "maxAllowed": {"cpu": WANTED}}],
         metrics=measured("5m"),

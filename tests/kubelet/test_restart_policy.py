@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from autoscaler.core.units import parse_cpu
+from autoscaler.core.units import parse_cpu, parse_memory
 from tests.kubelet.cluster import condition, container_id, eventually, status
 from tests.kubelet.figures import Figures
 from tests.kubelet.observing import measured
 from tests.kubelet.pods import Bridge, sizes
 from tests.kubelet.stage import Stage, in_force
 
-MIB = 1 << 20
-CPU, MEMORY = "400m", "96Mi"
+CPU, MEMORY, MEMORY_LIMIT = "400m", "96Mi", "192Mi"
+SIZE = sizes(CPU, MEMORY, memory_limit=MEMORY_LIMIT)  # Burstable: a static CPU manager lets it be resized
 NO_DISRUPTIONS = "--budgets=maxDisruptionsPerWorkload=0"
 SESSIONS = 5  # of each protocol
 POLICY: dict[str, Any] = {
@@ -43,7 +43,7 @@ RESIZE_POLICY = [
 def test_a_resize_that_restarts_the_container_is_counted_as_a_disruption(stage: Stage, figures: Figures) -> None:
     """Story f."""
     lookout = stage.house.lookouts[stage.node]
-    made = stage.bridge("sim", sizes(CPU, MEMORY), node=stage.node, replicas=2, resizePolicy=RESIZE_POLICY)
+    made = stage.bridge("sim", SIZE, node=stage.node, replicas=2, resizePolicy=RESIZE_POLICY)
     bridges = {"sim-0": made, "sim-1": Bridge(stage.cluster, stage.namespace, "sim-1")}
     users = stage.users(stage.node)
     for bridge in bridges.values():
@@ -76,7 +76,7 @@ def test_a_resize_that_restarts_the_container_is_counted_as_a_disruption(stage: 
     assert pod["metadata"]["uid"] == bridge.first["metadata"]["uid"]
     assert container_id(pod) != container_id(bridge.first)
     assert pod["spec"]["containers"][0]["resources"] == in_force(pod)
-    assert int(lookout.cgroup(pod)["container"]["memory.max"]) > 96 * MIB
+    assert int(lookout.cgroup(pod)["container"]["memory.max"]) > parse_memory(MEMORY_LIMIT)
     assert ("Killing", "Container app resize requires restart") in stage.cluster.events(pod)
     report = users.report()
     assert report["open"] == {"websocket": SESSIONS, "grpc": SESSIONS}  # those of the other one

@@ -18,7 +18,7 @@ PATIENCE_S = 150
 """For what a kubelet does in seconds, and an emulated one on a busy machine later."""
 
 _LIMITS = {TEMPLATE: "30000 100000", FITTED: "50000 100000", WANTED: "60000 100000"}  # cpu.max
-_BUSY, _ENOUGH = 0.1, 0.07  # cores that it uses, and that call for all that the policy allows
+_BUSY, _ENOUGH = 0.1, 0.07  # cores that it uses, and that call, once seen, for all that the policy allows
 _SETTLED = "15s"  # two scrapes and a step of the policy
 _MARGIN = "900%"  # it wants ten times what it uses: a bridge at its limit would be slow to answer while it waits
 
@@ -29,7 +29,7 @@ def policy(stage: Stage, *, mode: str, **fallback: Any) -> None:
         mode=mode,
         recommender={
             "name": "percentile",
-            "parameters": {"cpu": {"target": "p90", "margin": _MARGIN, "halfLife": "10s"}, "minHistory": "5s"},
+            "parameters": {"cpu": {"target": "max", "margin": _MARGIN, "halfLife": "1m"}, "minHistory": "5s"},
         },
         containers=[
             {
