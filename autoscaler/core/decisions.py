@@ -104,7 +104,7 @@ class Decisions:
         if wish is None:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
             return self._on_rung(pod, policy, rung)
-        due_at, (check, wants) = wish.due_at, self._still_wanted(wish.candidate)
+        due_at, (check, wants) = wish.due_at, self._still_wanted(pod, wish.candidate)
         # the new pod of a surge takes the size that was asked for
         asked = {container.name: container.spec for container in pod.containers}
         target = asked if surges(policy) else wanted.larger(pod, wants)
@@ -121,10 +121,10 @@ class Decisions:
             rung = climb(pod, report, policy, node, self._rooms, self._config, self._notes, self._now)
         return replace(self._on_rung(pod, policy, rung), migration=course.report, drain=course.drain)
 
-    def _still_wanted(self, wish: Candidate) -> tuple[Check, Mapping[str, Resources]]:
+    def _still_wanted(self, pod: Pod, wish: Candidate) -> tuple[Check, Mapping[str, Resources]]:
         if wish.hold is not None:
             return Check(wanted.WANTED, wish.hold.reason, False, wish.hold.detail, wish.hold.due_at), {}
-        return wanted.still(wish.pod, self._sized(wish))
+        return wanted.still(pod, wish.pod, wish.policy, wish.targets, self._sized(wish))
 
     def _sized(self, candidate: Candidate, fixed: Collection[Resource] = ()) -> Sized:
         """`fixed`: resources that are left as they are."""

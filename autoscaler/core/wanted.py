@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from autoscaler.core import kubelet
 from autoscaler.core.ladder import granted
-from autoscaler.core.model import RESOURCES, Container, Pod, ResourceList, Resources
+from autoscaler.core.model import RESOURCES, Container, Pod, Resource, ResourceList, Resources
 from autoscaler.core.plan import Check
+from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import Target
 from autoscaler.core.resize import Phase
 from autoscaler.core.sizing import Sized
 
@@ -49,11 +51,28 @@ def _larger(asked: ResourceList, wanted: ResourceList) -> ResourceList:
     )
 
 
-def still(base: Pod, sized: Sized) -> tuple[Check, Mapping[str, Resources]]:
-    """Whether more is wanted for a pod than it has (`base`, see `before`), and what."""
+def still(
+    pod: Pod, base: Pod, policy: Policy, targets: Mapping[str, Target], sized: Sized
+) -> tuple[Check, Mapping[str, Resources]]:
+    """Whether more is wanted for a pod than it has (`base`, see `before`), and what. `targets`: by container name."""
     hold, wants = sized.hold, sized.resources
     if hold is None and kubelet.grows(base, wants):
         return Check(WANTED, Reason.AT_TARGET, True), wants
+    if (lacking := _untold(pod, base, policy, targets)) is not None:
+        return Check(WANTED, Reason.INSUFFICIENT_HISTORY, False, lacking), {}
     if hold is None or hold.reason not in _UNKNOWN:
         return Check(WANTED, Reason.AT_TARGET, False, "by now the pod has what it needs"), {}
     return Check(WANTED, hold.reason, False, hold.detail, hold.due_at), {}
+
+
+def _untold(pod: Pod, base: Pod, policy: Policy, targets: Mapping[str, Target]) -> str | None:
+    """What is asked for and has no target: nobody knows then whether it is needed."""
+    for asked, has in zip(pod.containers, base.containers, strict=True):
+        target, entry = targets.get(asked.name), policy.container_policy(asked)
+        if target is None or entry is None:
+            continue
+        for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory)):
+            more = (asked.spec.requests.get(resource) or 0) > (has.spec.requests.get(resource) or 0)
+            if more and value is None and resource in entry.controlled:
+                return f"container {asked.name}: not known whether it still needs the {resource} that was asked for"
+    return None

@@ -578,6 +578,16 @@ def test_nothing_is_moved_while_it_is_not_known_what_it_needs() -> None:
     assert (decision.reason, decision.move, decision.action) == (Reason.STALE_DATA, None, None)
 
 
+@pytest.mark.parametrize(("cpu", "memory", "lacking"), [(None, "4Gi", "cpu"), ("2", None, "memory")])
+def test_what_has_no_target_is_not_taken_for_enough(cpu: str | None, memory: str | None, lacking: str) -> None:
+    """As after a gap in the samples: more was asked for, and nobody can tell whether it is needed."""
+    decision = SCENE.but(policies=(replace(moving(), recommender=fixed(cpu, memory)),)).decision()
+    assert (decision.reason, decision.move, decision.action) == (Reason.INSUFFICIENT_HISTORY, None, None)
+    assert f"not known whether it still needs the {lacking} that was asked for" in decision.detail
+    more = SCENE.but(policies=(replace(moving(), recommender=fixed(None, "8Gi")),)).decision()
+    assert more.reason is Reason.MIGRATE
+
+
 def test_a_move_is_shown_before_the_resize_is_even_asked_for() -> None:
     small = pod(container(HAS), owner="StatefulSet/sim", created_at=ago(86_400), labels={"app": "sim"})
     for mode, reason in ((Mode.RESIZE_OR_MIGRATE, Reason.INCREASE), (Mode.RECOMMEND, Reason.RECOMMEND_ONLY)):
