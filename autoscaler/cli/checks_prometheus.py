@@ -61,7 +61,8 @@ class PrometheusChecks:
 
     async def _address(self) -> Iterable[Finding]:
         access = access_of(self._known.settings.prometheus)
-        api = PrometheusApi(replace(access, timeout_s=min(access.timeout_s, ANSWER_S)))
+        access = replace(access, timeout_s=min(access.timeout_s, ANSWER_S))
+        api = PrometheusApi(access, self._known.traffic)
         self._known.closing.callback(api.close)
         before = time.time()
         try:

@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -22,6 +22,7 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.sessions.notices import Told
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
@@ -97,6 +98,7 @@ class Parts:
     sessions: Looking
     clock: Stoppable
     events: EventJournal | None = None  # only where something may be written
+    traffic: Traffic = field(default_factory=Traffic)  # of metrics and sessions with Prometheus
 
     def config(self) -> Config:
         """What decisions depend on, by the policies in force."""
@@ -159,9 +161,14 @@ class RealWiring:
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                layout = settings.prometheus.layout.layout()
+                traffic = Traffic()
                 metrics = PrometheusMetrics(
-                    prometheus, layout, now=connection.now, first_known=clock.tick, progress=measuring_log()
+                    prometheus,
+                    settings.prometheus.layout.layout(),
+                    now=connection.now,
+                    first_known=clock.tick,
+                    progress=measuring_log(),
+                    traffic=traffic,
                 )
                 sessions = PodSessions(
                     prometheus,
@@ -171,12 +178,13 @@ class RealWiring:
                     changed=clock.changed,
                     warn=_warn,
                     told=_told,
+                    traffic=traffic,
                 )
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
                         events.start()
-                    yield Parts(settings, catalog, policies, cluster, metrics, sessions, clock, events)
+                    yield Parts(settings, catalog, policies, cluster, metrics, sessions, clock, events, traffic)
                 finally:
                     metrics.close()
                     await sessions.close()

@@ -70,6 +70,17 @@ def test_the_table_ends_with_the_summary_and_leaves_stderr_alone(policies: Path,
     assert out.err == ""
 
 
+@pytest.mark.parametrize("verb", [("plan",), ("explain", "sim/bridge-0")])
+def test_what_prometheus_was_asked_is_said_on_stderr(policies: Path, capsys: Out, verb: tuple[str, ...]) -> None:
+    wiring = FakeWiring()
+    for _ in range(1200):
+        wiring.traffic.sent()
+    cli.main([*verb, f"--policies={policies}"], wiring)
+    out = capsys.readouterr()
+    assert out.err == "Prometheus: 1,200 queries, 0 samples in the answers\n"
+    assert "1,200" not in out.out
+
+
 @pytest.mark.parametrize(
     ("mode", "cpu", "status"), [("Resize", 1.5, 2), ("Recommend", 1.5, 2), ("Off", 1.5, 0)], ids=str
 )

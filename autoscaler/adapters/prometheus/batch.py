@@ -95,8 +95,12 @@ class Batch:
         rows, names = len(self.members), [reading.name for reading in self._readings]
         self._tables = [{n: np.full((rows, len(span)), np.nan, np.float32) for n in names} for span in self.spans]
 
-    def fill(self, chunk: Chunk, answer: Iterable[Series]) -> None:
-        """Put an answer where it belongs. Series of other containers and values that no usage has are left out."""
+    def fill(self, chunk: Chunk, answer: Iterable[Series]) -> int:
+        """Put an answer where it belongs. Series of other containers and values that no usage has are left out.
+
+        Returns how many series were of other pods.
+        """
+        others = 0
         span, reading = self.spans[chunk.table], chunk.reading
         table = self._tables[chunk.table][reading.name]
         for series in answer:
@@ -106,6 +110,7 @@ class Batch:
             if reading.own and not container.container:
                 rows = self._of_pod.get(container[:2], [])
             if not rows:
+                others += container[:2] not in self._of_pod
                 continue
             column = np.rint((series.at - span.first) / span.step)
             # NaN compares false
@@ -117,6 +122,7 @@ class Batch:
             for row in rows:
                 # several series of one container are a policy's query that does not say which of them counts
                 table[row, columns] = np.fmax(table[row, columns], values) if reading.own else values
+        return others
 
     def fold(self) -> dict[ContainerRef, History | None]:
         """The histories with the new samples in them; None where there has never been any. Ends the batch."""

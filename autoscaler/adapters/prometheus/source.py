@@ -29,6 +29,7 @@ from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.prometheus.tracked import NOT_YET, Asked, Key, Tracked
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
@@ -98,9 +99,10 @@ class PrometheusMetrics:
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
         progress: Progress | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._progress = progress
-        self._api = PrometheusApi(access)
+        self._api = PrometheusApi(access, traffic)
         self._now = now
         self._first_known = first_known
         self._folding: list[float] = []

@@ -22,6 +22,7 @@ from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.ranges import MOST_PODS
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.sessions.gates import Reading, of_series
 from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
 from autoscaler.adapters.sessions.notices import Notices, Told
@@ -83,8 +84,10 @@ class PodSessions:
         pod_timeout_s: float = TIMEOUT_S,
         query_timeout_s: float = _QUERY_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
+        traffic: Traffic | None = None,
     ) -> None:
-        self._api = PrometheusApi(replace(prometheus, timeout_s=min(query_timeout_s, prometheus.timeout_s)))
+        access = replace(prometheus, timeout_s=min(query_timeout_s, prometheus.timeout_s))
+        self._api = PrometheusApi(access, traffic)
         self._http = PodHttp(pod_timeout_s)
         self._cluster = cluster
         self._now = now
