@@ -6,6 +6,7 @@ a test keeps it current.
 
 from __future__ import annotations
 
+from autoscaler.core import reasons_of_measurements as measured
 from autoscaler.core.worded import Worded
 
 _NOTIFY = True
@@ -350,43 +351,19 @@ class Reason(Worded):
     )
 
     # the numbers are not fit to act on
-    METRICS_UNAVAILABLE = (
-        "MetricsUnavailable",
-        "Prometheus cannot be asked, or answers with something else.",
-        "Check --prometheus-url and the detail.",
-        _NOTIFY,
-    )
-    NOT_MEASURED_YET = "NotMeasuredYet", "The container was seen a short time ago; its history is being read."
-    NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
-    STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
-    CLUSTER_AMBIGUOUS = (
-        "ClusterAmbiguous",
-        "Prometheus has series of these pods from several clusters, and is not told which one is this one.",
-        "Set prometheus.layout.clusterMatcher, like clusterMatcher: 'cluster=\"eu\"'; the detail names the clusters.",
-        _NOTIFY,
-    )
-    AMBIGUOUS_SOURCE = (
-        "AmbiguousSource",
-        "Several scrape jobs have the container, and what they say of its usage differs by over a tenth.",
-        "Set prometheus.layout.matchers to choose one; the detail names them, and one that most containers have.",
-        _NOTIFY,
-    )
-    DUPLICATE_SERIES = (
-        "DuplicateSeries",
-        "Prometheus has the container several times, and what the copies say of its usage differs by over a tenth.",
-        "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
-        _NOTIFY,
-    )
-    INSUFFICIENT_HISTORY = "InsufficientHistory", "There is too little history yet, of this pod or at all."
-    LOW_COVERAGE = "LowCoverage", "Samples are missing: raises alone.", "See metrics.minCoverage, and scrapes."
-    SCRAPE_GAP = "ScrapeGap", "Over a tenth of the samples is in holes: raises alone.", "See why scrapes failed then."
-    RATE_WINDOW_TOO_SHORT = "RateWindowTooShort", "CPU is scraped too seldom: it stays.", "Raise metrics.rateWindow."
-    PARTIAL_RESPONSE = "PartialResponse", "The server left data out: raises alone.", "Look at the stores behind it."
-    COUNTER_RESET = (
-        "CounterReset",
-        "Restarts make CPU usage read too low: it is not lowered.",
-        "Read the container's log.",
-    )
+    METRICS_UNAVAILABLE = measured.METRICS_UNAVAILABLE
+    NOT_MEASURED_YET = measured.NOT_MEASURED_YET
+    NO_DATA = measured.NO_DATA
+    STALE_DATA = measured.STALE_DATA
+    CLUSTER_AMBIGUOUS = measured.CLUSTER_AMBIGUOUS
+    AMBIGUOUS_SOURCE = measured.AMBIGUOUS_SOURCE
+    DUPLICATE_SERIES = measured.DUPLICATE_SERIES
+    INSUFFICIENT_HISTORY = measured.INSUFFICIENT_HISTORY
+    LOW_COVERAGE = measured.LOW_COVERAGE
+    SCRAPE_GAP = measured.SCRAPE_GAP
+    RATE_WINDOW_TOO_SHORT = measured.RATE_WINDOW_TOO_SHORT
+    PARTIAL_RESPONSE = measured.PARTIAL_RESPONSE
+    COUNTER_RESET = measured.COUNTER_RESET
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY
