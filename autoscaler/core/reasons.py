@@ -7,6 +7,7 @@ a test keeps it current.
 from __future__ import annotations
 
 from autoscaler.core import reasons_of_measurements as measured
+from autoscaler.core import reasons_of_moves as moves
 from autoscaler.core.worded import Worded
 
 _NOTIFY = True
@@ -207,116 +208,26 @@ class Reason(Worded):
         "Make room on the node, or set fallback.action to Revert.",
         _NOTIFY,
     )
-    MIGRATION_NOT_ENABLED = (
-        "MigrationNotEnabled",
-        "The resize has waited past its deadline, and the policy says to migrate without being allowed to.",
-        "Set spec.mode to ResizeOrMigrate and fallback.strategy to Evict or Surge, or set fallback.action to Revert.",
-        _NOTIFY,
-    )
-    MIGRATION_NOT_PERMITTED = (
-        "MigrationNotPermitted",
-        "The controller may not evict, or cannot see what an eviction is proved with: then it never evicts.",
-        "kubectl apply -k rbac/migrate (and rbac/surge for strategy Surge).",
-        _NOTIFY,
-    )
-    NOT_REPLACEABLE = (
-        "NotReplaceable",
-        "Nobody would make another pod on another node: it belongs to no controller, to a DaemonSet or to a Job.",
-        "Make room on the node, or set fallback.action to Revert: until then the pod keeps asking and holds its place "
-        "in the node's queue.",
-        _NOTIFY,
-    )
-    NOT_SAFE_TO_EVICT = (
-        "NotSafeToEvict",
-        "An annotation of the pod says that it must not be evicted.",
-        "Take away the annotation that the detail names, or set fallback.action to Revert: until then the pod keeps "
-        "asking and holds its place in the node's queue.",
-        _NOTIFY,
-    )
-    WORKLOAD_CHANGING = (
-        "WorkloadChanging",
-        "The pod's workload is being rolled out, or cannot be seen: its next pod may be another than this one.",
-        "Wait for the rollout, or finish it.",
-    )
-    NO_LANDING_NODE = (
-        "NoLandingNode",
-        "No other node would take the pod at its new size; the detail says what rules them out.",
-        "Make room on one of them, or change what the pod asks of a node.",
-        _NOTIFY,
-    )
-    NEEDS_NEW_NODE = (
-        "NeedsNewNode",
-        "Other nodes would take the pod, but have no room for its new size: a further or bigger node would do.",
-        "Add a node.",
-        _NOTIFY,
-    )
-    REPLACEMENT_TOO_SMALL = (
-        "ReplacementTooSmall",
-        "The next pod gets its template's size first, and may land where there is no room for more.",
-        "Raise the template's requests, or cordon the nodes that the detail names, or set fallback.landing to Some.",
-        _NOTIFY,
-    )
-    EVICTION_BLOCKED = (
-        "EvictionBlocked",
-        "A PodDisruptionBudget does not allow the eviction now.",
-        "The detail names it. It is tried again; if it never allows any, make its workload larger or the budget wider.",
-        _NOTIFY,
-    )
-    EVICTION_REFUSED = (
-        "EvictionRefused",
-        "The API server refused the eviction, or the change of the Deployment's scale. It is tried again later.",
-        "The detail is its answer.",
-        _NOTIFY,
-    )
-    POD_TOO_YOUNG = (
-        "PodTooYoung",
-        "A pod of the workload is younger than fallback.minPodAge: nothing is moved twice in a short time.",
-        "Wait, or lower fallback.minPodAge.",
-    )
-    SIBLING_UNAVAILABLE = (
-        "SiblingUnavailable",
-        "Another pod of the workload is not available, or missing.",
-        "Look at the pod that the detail names.",
-    )
-    DRAINING = (
-        "Draining",
-        "The pod is going to be moved once its users' sessions have ended. After fallback.drain.maxWait the policy "
-        "decides: it is moved all the same (thenForce), or the move is called off.",
-        "Wait, or end the sessions.",
-    )
-    GATE_UNKNOWN = (
-        "GateUnknown",
-        "It was asked whether the pod has sessions, and is not known: what cannot be asked counts as closed.",
-        "Look at fallback.drain and the detail.",
-        _NOTIFY,
-    )
-    SURGING = "Surging", "The Deployment has one replica more, and the new pod is not ready at its size yet."
-    SURGE_REFUSED = (
-        "SurgeRefused",
-        "The workload cannot have one replica more for a move; the detail says why.",
-        "Use strategy Evict, or remove what the detail names.",
-        _NOTIFY,
-    )
-    SURGE_FAILED = (
-        "SurgeFailed",
-        "The new pod of a surge was not ready in time, and the Deployment got its own number of replicas back.",
-        "Look at the events of the Deployment's pods. It is tried again after fallback.retryAfter.",
-        _NOTIFY,
-    )
-    REPLACING = "Replacing", "The pod is being replaced, or is the replacement and not ready yet."
-    REPLACEMENT_UNSCHEDULED = (
-        "ReplacementUnscheduled",
-        "The scheduler has found no node for the pod for more than a minute. Nothing of its workload is evicted.",
-        "The detail is the scheduler's message.",
-        _NOTIFY,
-    )
-    REPLACEMENT_NOT_READY = (
-        "ReplacementNotReady",
-        "The pod does not serve: for longer than fallback.readyWithin it has been on a node without being ready, or "
-        "should have stopped. Neither it nor anything else of its workload is evicted.",
-        "Look at the pod's events and logs.",
-        _NOTIFY,
-    )
+    MIGRATION_NOT_ENABLED = moves.MIGRATION_NOT_ENABLED
+    MIGRATION_NOT_PERMITTED = moves.MIGRATION_NOT_PERMITTED
+    NOT_REPLACEABLE = moves.NOT_REPLACEABLE
+    NOT_SAFE_TO_EVICT = moves.NOT_SAFE_TO_EVICT
+    WORKLOAD_CHANGING = moves.WORKLOAD_CHANGING
+    NO_LANDING_NODE = moves.NO_LANDING_NODE
+    NEEDS_NEW_NODE = moves.NEEDS_NEW_NODE
+    REPLACEMENT_TOO_SMALL = moves.REPLACEMENT_TOO_SMALL
+    EVICTION_BLOCKED = moves.EVICTION_BLOCKED
+    EVICTION_REFUSED = moves.EVICTION_REFUSED
+    POD_TOO_YOUNG = moves.POD_TOO_YOUNG
+    SIBLING_UNAVAILABLE = moves.SIBLING_UNAVAILABLE
+    DRAINING = moves.DRAINING
+    GATE_UNKNOWN = moves.GATE_UNKNOWN
+    SURGING = moves.SURGING
+    SURGE_REFUSED = moves.SURGE_REFUSED
+    SURGE_FAILED = moves.SURGE_FAILED
+    REPLACING = moves.REPLACING
+    REPLACEMENT_UNSCHEDULED = moves.REPLACEMENT_UNSCHEDULED
+    REPLACEMENT_NOT_READY = moves.REPLACEMENT_NOT_READY
     RETRY_LATER = (
         "RetryLater",
         "The same ask was given up a short time ago, and its node still has no room for it.",
