@@ -55,8 +55,12 @@ class Reason(Worded):
     )
 
     # the pod cannot be resized
-    DELETING = "Deleting", "The pod is being deleted."
-    NOT_RUNNING = "NotRunning", "The pod is not bound to a node and running."
+    DELETING = "Deleting", "The pod is being deleted.", "Wait: nothing is asked of it any more."
+    NOT_RUNNING = (
+        "NotRunning",
+        "The pod is not bound to a node and running.",
+        "Look at its events. It is sized once it runs.",
+    )
     NODE_NOT_READY = (
         "NodeNotReady",
         "The pod's node is not Ready: its kubelet may not answer, and what is known of the pod may be old.",
@@ -74,6 +78,7 @@ class Reason(Worded):
         "Recovering",
         "The pod is not ready, or a container of it has restarted a short time ago: it may get more, but not less. "
         "Memory is not lowered for an hour after an OOM kill.",
+        "Wait, and look at why it is not ready, or has restarted.",
     )
     STATIC_POD = "StaticPod", "The pod is static: the API server refuses to resize it.", "Edit its file on the node."
     BEST_EFFORT = (
@@ -86,7 +91,11 @@ class Reason(Worded):
         "No container that is sized has a request that could be changed: a field that is absent stays absent.",
         "Give the containers requests in the pod's template.",
     )
-    POD_LEVEL_RESOURCES = "PodLevelResources", "The pod sets spec.resources, which this version does not size."
+    POD_LEVEL_RESOURCES = (
+        "PodLevelResources",
+        "The pod sets spec.resources, which this version does not size.",
+        "Set the resources of its containers instead, or exclude the pod from the policy.",
+    )
     RESIZE_UNSUPPORTED = (
         "ResizeUnsupported",
         "The node cannot resize pods: its kubelet does not report containerStatuses[].resources, or it is not Linux.",
@@ -142,7 +151,7 @@ class Reason(Worded):
         "An admission policy or webhook of the cluster denies the resize, or makes another of it.",
         "The detail names it.",
     )
-    THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again."
+    THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again.", "Wait: it is sent again."
     REFUSED = "Refused", "The API server refused the resize.", "The detail is its answer."
 
     # it is someone else's
@@ -155,6 +164,7 @@ class Reason(Worded):
         "CriticalPod",
         "The pod's priority is that of the system: to make room for it, the kubelet would evict others, whatever their "
         "disruption budgets say.",
+        "Exclude the pod from the policy.",
     )
     OTHER_AUTOSCALER = (
         "OtherAutoscaler",
@@ -175,14 +185,23 @@ class Reason(Worded):
     )
 
     # an earlier resize is not over
-    RESIZE_PROPOSED = "ResizeProposed", "A resize was accepted by the API server; the kubelet has not answered yet."
+    RESIZE_PROPOSED = (
+        "ResizeProposed",
+        "A resize was accepted by the API server; the kubelet has not answered yet.",
+        "Wait: it usually answers within seconds.",
+    )
     KUBELET_SILENT = (
         "KubeletSilent",
         "The kubelet has not answered a resize for longer than it should.",
         "Look at the node's kubelet.",
         _NOTIFY,
     )
-    RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now.", "", _NOTIFY
+    RESIZE_DEFERRED = (
+        "ResizeDeferred",
+        "The kubelet wants to resize, but the node has no room now.",
+        "Make room on the node, or wait: after fallback.after the policy decides.",
+        _NOTIFY,
+    )
     KUBELET_NOT_RETRYING = (
         "KubeletNotRetrying",
         "The kubelet deferred a resize, and has not looked again since there is room for it.",
@@ -191,11 +210,16 @@ class Reason(Worded):
     RESIZE_INFEASIBLE = (
         "ResizeInfeasible",
         "The kubelet says that this resize can never be done on this node.",
-        "",
+        "The detail has its words. After fallback.infeasibleAfter the policy decides.",
         _NOTIFY,
     )
-    RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize."
-    RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself.", "", _NOTIFY
+    RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize.", "Wait: it ends by itself."
+    RESIZE_ERROR = (
+        "ResizeError",
+        "The kubelet failed to apply a resize and tries again by itself.",
+        "The detail has its words. If it stays, look at the node's kubelet and container runtime.",
+        _NOTIFY,
+    )
     RESIZE_STALLED = (
         "ResizeStalled",
         "The kubelet has been applying a resize for longer than it should.",
@@ -241,6 +265,7 @@ class Reason(Worded):
     WORKLOAD_BUSY = (
         "WorkloadBusy",
         "As many resizes of the workload are not over as budgets.maxInFlightPerWorkload allows.",
+        "Wait, or raise that budget.",
     )
     DISRUPTION_BUDGET = (
         "DisruptionBudget",
@@ -257,7 +282,7 @@ class Reason(Worded):
     RESIZE_UNKNOWN = (
         "ResizeUnknown",
         "The pod's resize is in a state that this version does not know: hands off.",
-        "",
+        "Look at the pod's conditions; a newer version of bridge-autoscaler may know them.",
         _NOTIFY,
     )
 
@@ -278,11 +303,25 @@ class Reason(Worded):
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY
-    RECOMMENDER_INVALID = "RecommenderInvalid", "The recommender returned something that is not an amount.", "", _NOTIFY
-    RECOMMENDER_SLOW = "RecommenderSlow", "The recommender took too long to answer.", "", _NOTIFY
-    RECOMMENDER_ABSTAINED = "RecommenderAbstained", "The recommender declined to answer."
+    RECOMMENDER_INVALID = (
+        "RecommenderInvalid",
+        "The recommender returned something that is not an amount.",
+        "Correct it; the detail says what it returned.",
+        _NOTIFY,
+    )
+    RECOMMENDER_SLOW = (
+        "RecommenderSlow",
+        "The recommender took too long to answer.",
+        "Make it faster, or give it less to look at.",
+        _NOTIFY,
+    )
+    RECOMMENDER_ABSTAINED = (
+        "RecommenderAbstained",
+        "The recommender declined to answer.",
+        "The detail has its words.",
+    )
 
     # nothing worth doing
-    AT_TARGET = "AtTarget", "The pod has the size that is proposed."
-    CHANGE_TOO_SMALL = "ChangeTooSmall", "The change is smaller than stability.minChange."
-    COOLDOWN = "Cooldown", "The newest resize of this pod is too recent: stability.cooldown."
+    AT_TARGET = "AtTarget", "The pod has the size that is proposed.", "Nothing has to be done."
+    CHANGE_TOO_SMALL = "ChangeTooSmall", "The change is smaller than stability.minChange.", "Nothing, or lower it."
+    COOLDOWN = "Cooldown", "The newest resize of this pod is too recent: stability.cooldown.", "Wait, or shorten it."

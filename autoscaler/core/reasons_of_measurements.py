@@ -10,9 +10,22 @@ METRICS_UNAVAILABLE = Wording(
     "Check --prometheus-url and the detail.",
     notify=True,
 )
-NOT_MEASURED_YET = Wording("NotMeasuredYet", "The container was seen a short time ago; its history is being read.")
-NO_DATA = Wording("NoData", "Prometheus has no samples for this container. Missing is never zero.")
-STALE_DATA = Wording("StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped.")
+NOT_MEASURED_YET = Wording(
+    "NotMeasuredYet",
+    "The container was seen a short time ago; its history is being read.",
+    "Wait: the log lines measuring of a controller say how far it is.",
+)
+NO_DATA = Wording(
+    "NoData",
+    "Prometheus has no samples for this container. Missing is never zero.",
+    "doctor says by which labels series are looked for, and of how many of the selected pods they are there. Have the "
+    "kubelets' /metrics/cadvisor scraped, or set prometheus.layout.",
+)
+STALE_DATA = Wording(
+    "StaleData",
+    "The newest sample is too old to act on.",
+    "Check that the kubelet is being scraped: up of its job, and scrapes that fail.",
+)
 CLUSTER_AMBIGUOUS = Wording(
     "ClusterAmbiguous",
     "Prometheus has series of these pods from several clusters, and is not told which one is this one.",
@@ -31,17 +44,36 @@ DUPLICATE_SERIES = Wording(
     "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
     notify=True,
 )
-INSUFFICIENT_HISTORY = Wording("InsufficientHistory", "There is too little history yet, of this pod or at all.")
-LOW_COVERAGE = Wording("LowCoverage", "Samples are missing: raises alone.", "See metrics.minCoverage, and scrapes.")
+INSUFFICIENT_HISTORY = Wording(
+    "InsufficientHistory",
+    "There is too little history yet: the recommender wants more, or the newest sample may still be of an earlier pod "
+    "of the name, which leaves raises alone.",
+    "Wait for as long as the detail says, or let the recommender want less.",
+)
+LOW_COVERAGE = Wording(
+    "LowCoverage",
+    "Fewer samples are there than metrics.minCoverage, or too few pods of the workload have any: it may get more, but "
+    "not less.",
+    "See why scrapes fail (up of the kubelets' job), or lower metrics.minCoverage; the detail has the numbers.",
+)
 SCRAPE_GAP = Wording(
-    "ScrapeGap", "Over a tenth of the samples is in holes: raises alone.", "See why scrapes failed then."
+    "ScrapeGap",
+    "Over a tenth of the samples is missing in holes of more than two scrapes: it may get more, but not less.",
+    "See why scrapes failed then. It passes when the hole is older than metrics.lookback, or makes up less.",
 )
 RATE_WINDOW_TOO_SHORT = Wording(
-    "RateWindowTooShort", "CPU is scraped too seldom: it stays.", "Raise metrics.rateWindow."
+    "RateWindowTooShort",
+    "metrics.rateWindow holds fewer than four scrapes, so that CPU usage has gaps: CPU stays as it is, memory goes on.",
+    "Raise metrics.rateWindow to four of the scrape intervals that the detail names, or scrape more often.",
 )
 PARTIAL_RESPONSE = Wording(
-    "PartialResponse", "The server left data out: raises alone.", "Look at the stores behind it."
+    "PartialResponse",
+    "The server warned that an answer is not whole: it may get more, but not less.",
+    "The detail has the warning, or how long ago it was: look at the stores behind the server. What was left out is "
+    "read again.",
 )
 COUNTER_RESET = Wording(
-    "CounterReset", "Restarts make CPU usage read too low: it is not lowered.", "Read the container's log."
+    "CounterReset",
+    "The container restarts so often that over a tenth of its CPU usage reads too low: CPU is not lowered.",
+    "Look into the container's log.",
 )

@@ -87,7 +87,11 @@ GATE_UNKNOWN = Wording(
     "Look at fallback.drain and the detail.",
     notify=True,
 )
-SURGING = Wording("Surging", "The Deployment has one replica more, and the new pod is not ready at its size yet.")
+SURGING = Wording(
+    "Surging",
+    "The Deployment has one replica more, and the new pod is not ready at its size yet.",
+    "Wait: the old pod is evicted after that.",
+)
 SURGE_REFUSED = Wording(
     "SurgeRefused",
     "The workload cannot have one replica more for a move; the detail says why.",
@@ -100,7 +104,11 @@ SURGE_FAILED = Wording(
     "Look at the events of the Deployment's pods. It is tried again after fallback.retryAfter.",
     notify=True,
 )
-REPLACING = Wording("Replacing", "The pod is being replaced, or is the replacement and not ready yet.")
+REPLACING = Wording(
+    "Replacing",
+    "The pod is being replaced, or is the replacement and not ready yet.",
+    "Wait: it becomes ReplacementUnscheduled or ReplacementNotReady if it takes too long.",
+)
 REPLACEMENT_UNSCHEDULED = Wording(
     "ReplacementUnscheduled",
     "The scheduler has found no node for the pod for more than a minute. Nothing of its workload is evicted.",

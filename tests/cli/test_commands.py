@@ -16,6 +16,7 @@ from autoscaler import __version__, cli
 from autoscaler.adapters.kubernetes.errors import PermissionMissing
 from autoscaler.core.actions import Outcome, OutcomeKind
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import NOTES, Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu
 from autoscaler.settings import Settings
@@ -129,7 +130,7 @@ def test_a_policy_filter_that_names_no_policy_is_refused(policies: Path, capsys:
 
 
 def test_metrics_that_cannot_be_had_hold_every_pod_and_are_an_error(policies: Path, capsys: Out) -> None:
-    problem = Problem("prometheus", "MetricsUnavailable", "http://p:9090 cannot be reached")
+    problem = Problem("prometheus", Reason.METRICS_UNAVAILABLE, "http://p:9090 cannot be reached")
     wiring = FakeWiring(metrics=FakeMetrics(problem=problem))
     assert plan(wiring, policies, "-o", "json", "--detailed-exitcode") == 1
     out = capsys.readouterr()
@@ -141,12 +142,23 @@ def test_metrics_that_cannot_be_had_hold_every_pod_and_are_an_error(policies: Pa
     assert "Error: prometheus: MetricsUnavailable: http://p:9090 cannot be reached" in out.err
 
 
+@pytest.mark.parametrize("trouble", Trouble)
+def test_a_note_holds_nothing_and_is_no_error(policies: Path, capsys: Out, trouble: Trouble) -> None:
+    """What a node or a card does not count is not missing in a plan."""
+    wiring = FakeWiring(metrics=FakeMetrics(problem=Problem("Prometheus", trouble, "of sim/bridge-0")))
+    incomplete = trouble not in NOTES
+    assert plan(wiring, policies) == int(incomplete)
+    out = capsys.readouterr()
+    assert f"{'Problem    ' if incomplete else 'Note       '}Prometheus: {trouble}: of sim/bridge-0" in out.out
+    assert ("Error: " in out.err) == incomplete
+
+
 def test_a_policy_that_selects_nothing_is_named_and_no_error(policies: Path, capsys: Out) -> None:
     assert plan(FakeWiring(cluster=FakeCluster(())), policies, "--detailed-exitcode") == 0
     out = capsys.readouterr()
     assert "NothingSelected" in out.out
     assert "bridges" in out.out
-    assert out.out.endswith("no pod is selected, 1 problem\n")
+    assert out.out.endswith("no pod is selected, 1 note\n")
 
 
 def test_two_policies_for_one_pod_are_both_named(policies: Path, capsys: Out) -> None:

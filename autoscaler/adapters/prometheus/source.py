@@ -33,6 +33,7 @@ from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid
 
@@ -216,7 +217,7 @@ class PrometheusMetrics:
         if abs(server - local) <= _MOST_SKEW_S:
             return local
         detail = f"the clock of {self._api.address} differs by {server - local:+.0f} s; its time is used for queries"
-        cycle.problems[Problem(_SOURCE, "ClockSkew", detail)] = None
+        cycle.problems[Problem(_SOURCE, Trouble.CLOCK_SKEW, detail)] = None
         return server
 
     async def _look_around(self, cycle: _Cycle) -> None:
@@ -369,13 +370,13 @@ class PrometheusMetrics:
 
     def _note_partial(self, cycle: _Cycle, missing: tuple[str, ...]) -> None:
         for text in missing:
-            problem = Problem(_SOURCE, "PartialResponse", f"{self._api.address} left data out: {text[:300]}")
+            problem = Problem(_SOURCE, Reason.PARTIAL_RESPONSE, f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
     def _note_faulty(self, cycle: _Cycle, work: _Work, signal: str, error: MetricsError) -> None:
         for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
             detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
-            cycle.problems[Problem(_SOURCE, "SignalUnavailable", detail)] = None
+            cycle.problems[Problem(_SOURCE, Trouble.SIGNAL_UNAVAILABLE, detail)] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
         every_s = self._survey.scrape_interval_s if self._survey.interval_known else None

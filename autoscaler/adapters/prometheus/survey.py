@@ -21,6 +21,7 @@ from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.quality import SCRAPES_IN_A_WINDOW
 from autoscaler.core.reasons import Reason
 
@@ -117,7 +118,7 @@ class Survey:
         self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
         for series in await ask(signals.gpus_unattributed(self.layout)):
             detail = f"{series.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
-            self.notes += (Problem("Prometheus", "GpuUnattributed", f"{detail}: what they do is not known"),)
+            self.notes += (Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known"),)
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Read off the newest series how often it is scraped; how often is in no API."""
@@ -215,7 +216,7 @@ def _exported(layout: Layout) -> tuple[Problem, ...]:
         return ()
     labels = ", ".join(layout.names)
     detail = f"usage is read by the labels {labels}: its scrapes do not honour labels (honorLabels: true would)"
-    return (Problem("Prometheus", "ExportedLabels", detail),)
+    return (Problem("Prometheus", Trouble.EXPORTED_LABELS, detail),)
 
 
 def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:
