@@ -36,6 +36,7 @@ SCENARIOS = {
         f"SER-{number}": f"adapters/prometheus/test_series_scenarios.py::test_ser_{number}_{name}"
         for number, name in {
             "01": "usage_alone_is_enough",
+            "02": "what_kube_state_metrics_says_is_of_its_pods_and_not_its_own",
             "05": "a_container_that_came_back_is_counted_once",
             "06": "cgroups_of_pods_and_pause_containers_are_left_out",
             "07": "labels_that_are_dropped_are_not_missed",

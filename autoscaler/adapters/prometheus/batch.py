@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autoscaler.adapters.prometheus import ranges
 from autoscaler.adapters.prometheus.answers import Series
-from autoscaler.adapters.prometheus.layout import Layout, Names
+from autoscaler.adapters.prometheus.layout import Layout, Names, whose
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.signals import Reading, readings
 from autoscaler.core.bounds import HIGHEST
@@ -104,11 +104,9 @@ class Batch:
         span, reading = self.spans[chunk.table], chunk.reading
         table = self._tables[chunk.table][reading.name]
         for series in answer:
-            container = _container(series, reading.names)
+            container, whole = _container(series, reading)
             row = self._row.get(container)
-            rows = [row] if row is not None else []
-            if reading.own and not container.container:
-                rows = self._of_pod.get(container[:2], [])
+            rows = [row] if row is not None else self._of_pod.get(container[:2], []) if whole else []
             if not rows:
                 others += container[:2] not in self._of_pod
                 continue
@@ -145,12 +143,20 @@ def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef], names: Na
     """The bytes of an instant query, of all containers of these pods. Values that no usage has are left out."""
     found: dict[ContainerRef, Bytes] = {}
     for series in answer:
-        container = _container(series, names)
+        container = _named(series, names)
         value = float(series.values[-1]) if len(series.values) else -1.0
         if container.pod_ref in pods and 0 <= value <= HIGHEST[Resource.MEMORY]:  # NaN compares false
             found[container] = Bytes(int(value))
     return MappingProxyType(found)
 
 
-def _container(series: Series, names: Names) -> ContainerRef:
+def _container(series: Series, reading: Reading) -> tuple[ContainerRef, bool]:
+    """Of which container a series is; and whether it is of all of the pod's, if it is of none."""
+    if reading.own:
+        names, whole = whose(series.labels)
+        return ContainerRef(*names), whole
+    return _named(series, reading.names), False
+
+
+def _named(series: Series, names: Names) -> ContainerRef:
     return ContainerRef(*(series.labels.get(name, "") for name in names))

@@ -21,6 +21,9 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OF_A_CGROUP = "id, name, image"
 """Labels by which cAdvisor tells the cgroups of one container apart: nested ones, and those before a restart."""
 
+OWNER = "kube_pod_owner"
+"""kube-state-metrics' series of each pod's owner."""
+
 _ANY_CLUSTER = 'cluster=~".*"'  # as there is no empty matcher
 
 
@@ -100,6 +103,11 @@ def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> 
     """The same of memory, where copies differ by more than a tenth and 16 MiB."""
     series = f"{layout.memory}{{{matchers}}}[{window_s}s]"
     return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
+
+
+def owners(layout: Layout) -> str:
+    """How many pods kube-state-metrics names the owners of, in this cluster, however it is scraped."""
+    return f"count({OWNER}{{{','.join(layout.cluster)}}})"
 
 
 def in_cluster(query: str, cluster: Collection[str]) -> str:

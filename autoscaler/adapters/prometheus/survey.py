@@ -101,6 +101,7 @@ class Survey:
         await self._find_scrape_interval(ask, pods)
         if self.usable:
             await self._find_disputes(ask, pods)
+            await self._find_owners(ask)
         self._valid_until = now_s + (VALID_S if self.interval_known else _UNFINISHED_S)
 
     async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
@@ -119,6 +120,19 @@ class Survey:
         for series in await ask(signals.gpus_unattributed(self.layout)):
             detail = f"{series.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
             self.notes += (Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known"),)
+
+    async def _find_owners(self, ask: Ask) -> None:
+        """Whether earlier pods of a workload could be told from its series. It is of no use otherwise: a server that
+        refuses this is asked for the rest all the same."""
+        try:
+            found = await ask(queries.owners(self.layout))
+        except MetricsError as error:
+            if not error.of_query:
+                raise
+        else:
+            if not found:
+                detail = f"{queries.OWNER} is missing: histories are limited to the names of pods that live"
+                self.notes += (Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail),)
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Read off the newest series how often it is scraped; how often is in no API."""

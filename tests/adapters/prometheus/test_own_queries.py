@@ -14,7 +14,7 @@ from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid
 from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
-from tests.adapters.prometheus.written import Everything, history, measure, usage
+from tests.adapters.prometheus.written import Everything, history, measure, told, usage
 from tests.rig.prometheus_server import PrometheusServer
 
 SIM = ContainerRef("sim", "sim-0", "app")
@@ -100,5 +100,5 @@ async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> No
     signals = OWN | {"frameTime": f"{memory} / on (pod) {memory}"}
     found = await measure(prometheus.url, {sim: replace(POLICY, grid=Grid(60, 600), signals=signals)})
     assert isinstance(found.of(sim), History)
-    assert [problem.reason for problem in found.problems] == ["SignalUnavailable"]
+    assert told(found) == ["SignalUnavailable"]
     assert "duplicate series" in found.problems[0].detail

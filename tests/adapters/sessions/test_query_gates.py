@@ -63,6 +63,18 @@ async def test_no_sessions_for_a_minute_open_a_gate() -> None:
         assert (gate.uid, gate.measured_at, gate.known) == ("u-1", NOW, True)
 
 
+async def test_what_an_exporter_says_of_a_pod_is_not_its_own() -> None:
+    """Scraped without honouring labels: the plain ones are the exporter's."""
+
+    def exported(query: str) -> web.Response:
+        own = {"namespace": "sim", "pod": "exporter-0", "exported_namespace": "sim"}
+        return vector(({**own, "exported_pod": "bridge-0"}, "3"), ({**own, "exported_pod": "bridge-1"}, "4"))
+
+    async with asking(exported) as seen:
+        seen.follow(drain(HOW))
+        assert await seen.looks(1) == [(False, "3 sessions")]
+
+
 async def test_a_number_that_flaps_from_scrape_to_scrape_keeps_a_gate_closed_however_often_a_sample_is_read() -> None:
     scraped = [value for value in ("0", "1") for _ in range(6)] * 5  # each 30 s, looked at every 5 s
     values = iter([*scraped, *["0"] * OPENS])
