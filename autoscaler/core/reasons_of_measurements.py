@@ -44,6 +44,12 @@ DUPLICATE_SERIES = Wording(
     "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
     notify=True,
 )
+SOURCE_CHANGED = Wording(
+    "SourceChanged",
+    "The container's series come from another scrape job or endpoint than two hours ago, which may count differently: "
+    "it may get more, but not less.",
+    "Wait two hours, or go back to the former job; the detail names the new one.",
+)
 INSUFFICIENT_HISTORY = Wording(
     "InsufficientHistory",
     "There is too little history yet: the recommender wants more, or the newest sample may still be of an earlier pod "

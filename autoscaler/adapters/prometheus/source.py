@@ -15,12 +15,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.cycle import Cycle, Progress, Work
 from autoscaler.adapters.prometheus.fetch import Fetcher
 from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
@@ -38,7 +39,6 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]  # requests done, requests in all; the latter grows when ranges are halved
 
 _THREADS = 4
 _BACKFILL_QUERIES = 2  # at a time, so that a server has room for others
@@ -53,34 +53,6 @@ _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _WHOLE_FOR_S = 600  # answers, before what was partial is read again
 _SOURCE = "Prometheus"
-
-
-class _Work(NamedTuple):
-    """A batch with its requests. `since`: how far its members had been measured; None for a back-fill."""
-
-    batch: Batch
-    chunks: tuple[Chunk, ...]
-    tracked: Mapping[ContainerRef, Tracked]
-    since: int | None
-
-
-class _Cycle:
-    """What one cycle has come to so far."""
-
-    def __init__(self, progress: Progress | None, started_at: datetime, backfill_until: float) -> None:
-        self._progress = progress
-        self.started_at = started_at
-        self.backfill_until = backfill_until  # loop time after which no further back-fill is started
-        self.requests = self._finished = 0
-        self.unreachable: list[MetricsError] = []
-        self.postponed = False
-        self.first_known = False
-        self.problems: dict[Problem, None] = {}
-
-    def finish(self, requests: int) -> None:
-        self._finished += requests
-        if self._progress is not None:
-            self._progress(self._finished, self.requests)
 
 
 class PrometheusMetrics:
@@ -156,7 +128,7 @@ class PrometheusMetrics:
 
         After `backfill_s` seconds no further back-fill is started; the next call goes on with them.
         """
-        await self._measure(_Cycle(progress, self._now(), asyncio.get_running_loop().time() + backfill_s))
+        await self._measure(Cycle(progress, self._now(), asyncio.get_running_loop().time() + backfill_s))
         return self._latest
 
     async def run(self) -> None:
@@ -184,7 +156,7 @@ class PrometheusMetrics:
         longest = min(tracked.key.grid.step for tracked in self._tracked.values())
         return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
-    async def _measure(self, cycle: _Cycle) -> None:
+    async def _measure(self, cycle: Cycle) -> None:
         self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
@@ -209,7 +181,7 @@ class PrometheusMetrics:
         if cycle.first_known:
             self._first_known()
 
-    async def _server_now(self, cycle: _Cycle) -> float:
+    async def _server_now(self, cycle: Cycle) -> float:
         """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
         before = self._now().timestamp()
         server = await self._call(self._api.server_time)
@@ -220,7 +192,7 @@ class PrometheusMetrics:
         cycle.problems[Problem(_SOURCE, Trouble.CLOCK_SKEW, detail)] = None
         return server
 
-    async def _look_around(self, cycle: _Cycle) -> None:
+    async def _look_around(self, cycle: Cycle) -> None:
         """Find out what is behind the endpoint, if it is time to. Raises `MetricsError` while nothing is known."""
 
         async def ask(query: str) -> list[Series]:
@@ -243,7 +215,7 @@ class PrometheusMetrics:
                 if tracked.history is None:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
-    async def _measure_in_use(self, cycle: _Cycle) -> None:
+    async def _measure_in_use(self, cycle: Cycle) -> None:
         """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
@@ -259,7 +231,7 @@ class PrometheusMetrics:
         self._note_partial(cycle, answer.missing)
         self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
 
-    def _missing(self, now: float) -> Iterator[_Work]:
+    def _missing(self, now: float) -> Iterator[Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
         groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
         for container, tracked in self._tracked.items():
@@ -291,9 +263,9 @@ class PrometheusMetrics:
                     dict(asked.own),
                     least,
                 )
-                yield _Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
+                yield Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
 
-    async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
+    async def _measure_batch(self, work: Work, cycle: Cycle) -> None:
         async with self._open_batches:
             if len(cycle.unreachable) >= _MOST_UNREACHABLE:
                 self._fail(cycle, cycle.unreachable[-1], work.tracked)
@@ -309,7 +281,7 @@ class PrometheusMetrics:
                 self._commit(work, folded)
                 self._publish(cycle.started_at, self._latest.problems)
 
-    async def _fold(self, work: _Work) -> dict[ContainerRef, History | None]:
+    async def _fold(self, work: Work) -> dict[ContainerRef, History | None]:
         async with self._slots:
             began_at = time.monotonic()
             self._folding.append(began_at)
@@ -318,7 +290,7 @@ class PrometheusMetrics:
             finally:
                 self._folding.remove(began_at)
 
-    async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
+    async def _ask(self, work: Work, cycle: Cycle) -> MetricsError | None:
         """Ask for all of a batch. After a failure, which is returned, nothing more is asked.
 
         A query of the policy's own that is at fault itself costs its signal alone, which is missing then.
@@ -349,7 +321,7 @@ class PrometheusMetrics:
                 tasks.create_task(ask(chunk))
         return failure
 
-    def _commit(self, work: _Work, folded: Mapping[ContainerRef, History | None]) -> None:
+    def _commit(self, work: Work, folded: Mapping[ContainerRef, History | None]) -> None:
         until = work.batch.spans[-1].last
         for container, history in folded.items():
             now = self._tracked.get(container)
@@ -357,7 +329,7 @@ class PrometheusMetrics:
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
                 self._tracked[container] = replace(now, history=history, measured_until=until, gap=self._no_data)
 
-    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
+    def _fail(self, cycle: Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
         if error.status is None:
             cycle.unreachable.append(error)
         detail = f"{self._api.address} {error.text}"
@@ -368,12 +340,12 @@ class PrometheusMetrics:
             if now and now.measured_until is None:
                 self._tracked[container] = replace(now, gap=gap)
 
-    def _note_partial(self, cycle: _Cycle, missing: tuple[str, ...]) -> None:
+    def _note_partial(self, cycle: Cycle, missing: tuple[str, ...]) -> None:
         for text in missing:
             problem = Problem(_SOURCE, Reason.PARTIAL_RESPONSE, f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
-    def _note_faulty(self, cycle: _Cycle, work: _Work, signal: str, error: MetricsError) -> None:
+    def _note_faulty(self, cycle: Cycle, work: Work, signal: str, error: MetricsError) -> None:
         for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
             detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
             cycle.problems[Problem(_SOURCE, Trouble.SIGNAL_UNAVAILABLE, detail)] = None
@@ -385,7 +357,8 @@ class PrometheusMetrics:
             container: doubt or doubts.get(container) or tracked.history or tracked.gap
             for container, tracked in self._tracked.items()
         }
-        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use, every_s)
+        published, moved = MappingProxyType(histories), self._survey.moved
+        self._latest = Measurements(measured_at, published, NOT_YET, problems, self._in_use, every_s, moved)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
