@@ -167,17 +167,15 @@ def test_a_partial_answer_lowers_nothing_for_as_long_as_it_is_looked_back_on() -
 
 def test_what_another_source_says_since_a_short_time_ago_lowers_nothing() -> None:
     words = 'its series are of job="b" now, and were of another 2 h ago'
-    for container_of, recommender, reason in (
+    for of, recommender, reason in (
         (pod(), LESS, Reason.SOURCE_CHANGED),
         (pod(), MORE, Reason.INCREASE),
         (pod(name="sim-1"), LESS, Reason.DECREASE),
     ):
-        found = replace(measurements([container_of], grown()), moved={ContainerRef("bridge", "sim-0", "app"): words})
-        decision = one(
-            decide(snapshot(container_of), found, config(policy(recommender, grid=HOURS))), container_of.name
-        )
+        found = replace(measurements([of], grown()), moved={ContainerRef("bridge", "sim-0", "app"): words})
+        decision = one(decide(snapshot(of), found, config(policy(recommender, grid=HOURS))), of.name)
         assert decision.reason is reason
-        assert (("sourceChanged", Resource.CPU) in said(decision)) is (container_of.name == "sim-0")
+        assert (("sourceChanged", Resource.CPU) in said(decision)) is (of.name == "sim-0")
         assert (words in decision.detail) is (reason is Reason.SOURCE_CHANGED)
 
 

@@ -186,52 +186,6 @@ class Survey:
         some = frozenset(sorted(pods)[: len(pods) // 2])
         return [*await self._compared(ask, query, some), *await self._compared(ask, query, pods - some)]
 
-    async def _find_moves(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
-        """Compare who scrapes with who did. Of an exporter's address nothing is told: it changes with each restart."""
-        sources = ", ".join(_SOURCES)
-        found = await self._compared(
-            ask, lambda matchers: queries.moved(self.layout, matchers, sources, _MOVED_S), pods
-        )
-        moved: dict[ContainerRef, str] = {}
-        for series in found:
-            source = " and ".join(_value(series, label) for label in _SOURCES if label in series.labels)
-            container = ContainerRef(*(series.labels.get(name, "") for name in self.layout.names))
-            moved[container] = (
-                f"its series are of {source or 'no job'} now, and were of another {_MOVED_S // 3600} h ago"
-            )
-        self.moved = MappingProxyType(moved)
-
-    async def _find_owners(self, ask: Ask) -> None:
-        """Whether earlier pods of a workload could be told from its series. It is of no use otherwise: a server that
-        refuses this is asked for the rest all the same."""
-        try:
-            found = await ask(queries.owners(self.layout))
-        except MetricsError as error:
-            if not error.of_query:
-                raise
-        else:
-            if not found:
-                detail = f"{queries.OWNER} is missing: histories are limited to the names of pods that live"
-                self.notes += (Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail),)
-
-    async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
-        """Read off the newest series how often it is scraped; how often is in no API."""
-        newest = await ask(queries.newest_series(self.layout, queries.of_pods(self.layout, pods)))
-        for series in newest[:1]:
-            raw = await ask(queries.raw_samples(self.layout, series.labels, _LOOK_BACK_S))
-            gaps = np.concatenate([np.diff(one.at) for one in raw] or [np.empty(0)])
-            gaps = gaps[(gaps > 0) & (gaps <= _LOOK_BACK_S)]
-            if len(gaps):
-                self.scrape_interval_s = max(1, round(float(np.median(gaps))))
-                self.interval_known = True
-
-    async def _find_disputes(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
-        """Compare copies of series. The answers are empty where copies agree."""
-        used = await self._disputed(ask, queries.disputed_bytes, pods)
-        cores = await self._disputed(ask, queries.disputed_cores, pods)
-        disputes = {**disputes_in(used, self.layout, _mebibytes), **disputes_in(cores, self.layout, _cores)}
-        self.disputed = MappingProxyType(disputes)
-
 
 def pod_of(series: Series, layout: Layout) -> PodRef:
     """Whose series it is."""

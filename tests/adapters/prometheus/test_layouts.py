@@ -301,8 +301,6 @@ async def test_a_source_that_has_changed_lately_is_told_and_another_address_of_i
     )
     measured = await measure(prometheus.url, dict.fromkeys(of.values(), POLICY))
     assert dict(measured.moved) == {
-        of["renamed"]: 'its series are of job="b" now, and were of another 2 h ago',
-        of[
-            "endpoint"
-        ]: 'its series are of job="a" and metrics_path="/metrics/cadvisor" now, and were of another 2 h ago',
+        of[name]: f"its series are of {source} now, and were of another 2 h ago"
+        for name, source in (("renamed", 'job="b"'), ("endpoint", 'job="a" and metrics_path="/metrics/cadvisor"'))
     }
