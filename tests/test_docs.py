@@ -123,6 +123,7 @@ def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> No
     assert [line.split(" | ")[:3] for line in prometheus.splitlines() if line.startswith("| `")] == [
         [f"| `{'.'.join(path)}`", f"`{variable}`", {"timeout": "`20s`", "service": "`aps`"}.get(path[-1], "none")]
         for path, variable in VARIABLES.items()
+        if path[0] != "layout"  # whose table is in docs/metrics.md
     ]
     assert [line.split(" | ")[:2] for line in budgets.splitlines() if line.startswith("| `")] == [
         [f"| `{key}`", "none" if value is None else f"`{value}`"]
