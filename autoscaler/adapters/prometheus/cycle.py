@@ -15,6 +15,9 @@ from autoscaler.core.model import Problem
 Progress = Callable[[int, int], None]
 """Hears of requests done, and of requests in all."""
 
+_LIVE_INSTANTS = 10
+"""That a turn may have missed. With more at once many containers make up for an outage."""
+
 
 class Work(NamedTuple):
     """A batch with its requests. `since`: how far its members had been measured; None for a back-fill."""
@@ -23,6 +26,11 @@ class Work(NamedTuple):
     chunks: tuple[Chunk, ...]
     tracked: Mapping[ContainerRef, Tracked]
     since: int | None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it is much that is asked for: a back-fill, or what was missed in a long outage."""
+        return self.since is None or sum(map(len, self.batch.spans)) > _LIVE_INSTANTS
 
 
 class Cycle:
@@ -37,6 +45,7 @@ class Cycle:
         self.postponed = False
         self.first_known = False
         self.problems: dict[Problem, None] = {}
+        self.faulty: set[str] = set()  # signals whose queries are at fault
 
     def finish(self, requests: int) -> None:
         self._finished += requests

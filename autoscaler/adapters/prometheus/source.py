@@ -41,7 +41,7 @@ from autoscaler.core.recommender import Grid
 T = TypeVar("T")
 
 _THREADS = 4
-_BACKFILL_QUERIES = 2  # at a time, so that a server has room for others
+_PAST_QUERIES = 2  # at a time about the past, so that a server has room for others
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
@@ -83,8 +83,9 @@ class PrometheusMetrics:
         self._latest = Measurements(default=NOT_YET)
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
+        self._faulty: frozenset[str] = frozenset()  # signals that the server refused to tell at last
         self._slots = asyncio.Semaphore(_THREADS)
-        self._backfill_slots = asyncio.Semaphore(_BACKFILL_QUERIES)
+        self._past_slots = asyncio.Semaphore(_PAST_QUERIES)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
@@ -176,7 +177,10 @@ class PrometheusMetrics:
             measured_at = self._latest.measured_at if work else cycle.started_at
             if cycle.postponed:
                 self._fresh.set()
-        notes = notes_on(((c, t.key.asked.signals, t.history) for c, t in self._tracked.items()), self._survey.layout)
+            if work:
+                self._faulty = frozenset(cycle.faulty)
+        followed = ((c, t.key.asked.signals - self._faulty, t.history) for c, t in self._tracked.items())
+        notes = notes_on(followed, self._survey.layout)
         self._publish(measured_at, (*cycle.problems, *self._survey.notes, *notes))
         if cycle.first_known:
             self._first_known()
@@ -270,7 +274,7 @@ class PrometheusMetrics:
             if len(cycle.unreachable) >= _MOST_UNREACHABLE:
                 self._fail(cycle, cycle.unreachable[-1], work.tracked)
                 cycle.finish(len(work.chunks))
-            elif work.since is None and asyncio.get_running_loop().time() > cycle.backfill_until:
+            elif work.is_past and asyncio.get_running_loop().time() > cycle.backfill_until:
                 cycle.postponed = True
                 cycle.finish(len(work.chunks))
             elif failure := await self._ask(work, cycle):
@@ -293,21 +297,21 @@ class PrometheusMetrics:
     async def _ask(self, work: Work, cycle: Cycle) -> MetricsError | None:
         """Ask for all of a batch. After a failure, which is returned, nothing more is asked.
 
-        A query of the policy's own that is at fault itself costs its signal alone, which is missing then.
+        A query for a signal that is at fault itself costs that signal alone, which is missing then.
         """
         failure: MetricsError | None = None
         faulty: set[str] = set()
 
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
-            async with nullcontext() if work.since is not None else self._backfill_slots, self._slots:
+            async with self._past_slots if work.is_past else nullcontext(), self._slots:
                 if failure is None and chunk.reading.name not in faulty:
                     try:
                         missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
                     except MetricsError as error:
-                        if chunk.reading.own and error.of_query:
+                        if chunk.reading.costs_itself_alone(error):
                             faulty.add(chunk.reading.name)
-                            self._note_faulty(cycle, work, chunk.reading.name, error)
+                            self._note_faulty(cycle, work, chunk.reading, error)
                         else:
                             failure = error
                     else:
@@ -345,9 +349,11 @@ class PrometheusMetrics:
             problem = Problem(_SOURCE, Reason.PARTIAL_RESPONSE, f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
-    def _note_faulty(self, cycle: Cycle, work: Work, signal: str, error: MetricsError) -> None:
+    def _note_faulty(self, cycle: Cycle, work: Work, reading: signals.Reading, error: MetricsError) -> None:
+        cycle.faulty.add(reading.name)
+        signal = f"metrics.signals.{reading.name}" if reading.own else f"the signal {reading.name}"
         for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
-            detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
+            detail = f"{signal} of policy {policy} is missing: {self._api.address} {error.text}"
             cycle.problems[Problem(_SOURCE, Trouble.SIGNAL_UNAVAILABLE, detail)] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:

@@ -99,7 +99,13 @@ class Survey:
             self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
         self.notes = _exported(found)
         if self.usable and gpus:
-            await self._find_gpus(ask)
+            try:
+                await self._find_gpus(ask)
+            except MetricsError as error:
+                if not error.refused:
+                    raise
+                detail = f"of which pods GPUs are is not known: the server {error.text}"
+                self.notes += (Problem("Prometheus", Trouble.SIGNAL_UNAVAILABLE, detail),)
         self._gpus = gpus
         await self._find_scrape_interval(ask, pods)
         if self.usable:
