@@ -24,6 +24,7 @@ from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.sessions.notices import Told
+from autoscaler.adapters.sessions.query import NOT_SAID, says_cluster
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.cli.access import access_of
@@ -111,7 +112,19 @@ class Parts:
     def warnings(self) -> list[str]:
         """What in the policies has no effect, and plug-ins that cannot be used."""
         broken = [f"{p.source}: {p.reason}: {p.detail}" for p in self.catalog.problems]
-        return [*map(str, self.policies.current.warnings), *broken]
+        return [*map(str, self.policies.current.warnings), *self._of_no_cluster(), *broken]
+
+    def _of_no_cluster(self) -> Iterator[str]:
+        """Queries of policies that pods of other clusters would answer, where there are some."""
+        chosen = self.settings.prometheus.layout.layout().cluster
+        for policy in self.policies.current.policies:
+            drain = policy.fallback.migration.drain
+            asked = {f"metrics.signals.{name}.query": query for name, query in policy.signals.items()}
+            if drain is not None and drain.query is not None:
+                asked["fallback.drain.query"] = drain.query
+            for key, query in asked.items():
+                if not says_cluster(query, chosen):
+                    yield f"{policy.source}: spec.{key}: {NOT_SAID}"
 
 
 class Wiring(Protocol):
@@ -161,10 +174,10 @@ class RealWiring:
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                traffic = Traffic()
+                traffic, layout = Traffic(), settings.prometheus.layout.layout()
                 metrics = PrometheusMetrics(
                     prometheus,
-                    settings.prometheus.layout.layout(),
+                    layout,
                     now=connection.now,
                     first_known=clock.tick,
                     progress=measuring_log(),
@@ -178,6 +191,7 @@ class RealWiring:
                     changed=clock.changed,
                     warn=_warn,
                     told=_told,
+                    chosen=layout.cluster,
                     traffic=traffic,
                 )
                 events = _events_of(connection) if acting else None

@@ -71,6 +71,24 @@ def test_the_table_ends_with_the_summary_and_leaves_stderr_alone(policies: Path,
     assert out.err == ""
 
 
+def test_queries_that_do_not_say_of_which_cluster_are_named_where_there_are_several(
+    policies: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_policy(policies)
+    drain = """fallback: {drain: {query: 'sessions{pod=~"$pod"}'}}"""
+    signals = """signals: {a: {query: 'a{pod=~"$pod"}'}, b: {query: 'b{pod=~"$pod",$cluster}'}}"""
+    path.write_text(path.read_text().replace("14d}", f"14d, {signals}}}\n  {drain}"))
+    assert plan(FakeWiring(), policies) == 0
+    before = capsys.readouterr().err
+    monkeypatch.setenv("BRIDGE_AUTOSCALER_PROMETHEUS_LAYOUT_CLUSTER_MATCHER", 'cluster="eu"')
+    assert plan(FakeWiring(), policies) == 0
+    more = [line for line in capsys.readouterr().err.splitlines() if line not in before.splitlines()]
+    assert [line.partition(": it does not say of which cluster")[0] for line in more] == [
+        f"Warning: {path}:1: spec.metrics.signals.a.query",
+        f"Warning: {path}:1: spec.fallback.drain.query",
+    ]
+
+
 @pytest.mark.parametrize("verb", [("plan",), ("explain", "sim/bridge-0")])
 def test_what_prometheus_was_asked_is_said_on_stderr(policies: Path, capsys: Out, verb: tuple[str, ...]) -> None:
     wiring = FakeWiring()
