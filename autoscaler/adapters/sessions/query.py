@@ -84,7 +84,7 @@ def names_cluster(query: str) -> bool:
 def says_cluster(query: str, chosen: Sequence[str]) -> bool:
     """Whether a query is for one cluster where settings choose one by these matchers: by `$cluster`, or as they do."""
     labels = (matcher.partition("=")[0].rstrip("!") for matcher in chosen)
-    return names_cluster(query) or all(re.search(rf"\b{re.escape(label)}\s*=", query) for label in labels)
+    return names_cluster(query) or all(re.search(rf"\b{re.escape(label)}\s*[=!]", query) for label in labels)
 
 
 def names_namespace(query: str) -> bool:

@@ -290,7 +290,7 @@ async def test_the_cluster_is_part_of_what_is_asked() -> None:
 
 
 async def test_where_settings_choose_a_cluster_a_query_that_says_none_closes_its_gate() -> None:
-    """The pod of another cluster that has the name may have no sessions. One that names the same labels may be asked."""
+    """The pod of another cluster that has the name may have no sessions. One that names the same labels is asked."""
     chosen = ('cluster="eu"', 'site!=""')
     literal = 'sum by (namespace, pod) (bridge_sessions{cluster="eu", site != "", pod=~"$pod"})'
     partly = literal.replace('cluster="eu", ', 'my_cluster="eu", ')
