@@ -74,7 +74,7 @@ async def test_prm_03_2000_pods_and_two_weeks_are_asked_for_in_moderation() -> N
     end = ranges.newest_instant(NOW, SCRAPE_S, 60)
     instants = sum(map(len, ranges.spans(None, end, Grid())))
     assert sum(asked) == 2 * 2000 * instants  # CPU and memory, each instant once
-    assert max(asked[2:]) <= refused // 2  # whatever was not under way by then
+    assert sum(points > refused // 2 for points in asked) <= 2  # what was under way by then, or was tried again
     assert counts.queries >= len(asked) + 2
     assert counts.failures[Failure.SERVER] == counts.failures[Failure.TOO_MUCH] == 1
 
