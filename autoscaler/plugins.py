@@ -10,6 +10,7 @@ from typing import Any
 
 from autoscaler.core.foreign import shown, told
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.recommender import ENTRY_POINT_GROUP, Recommender
 from autoscaler.recommenders.parameters import Parameters
 from autoscaler.strictyaml import did_you_mean
@@ -29,7 +30,9 @@ class Catalog:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """One problem for each plug-in that cannot be used."""
-        return tuple(Problem(f"recommender {name}", "PluginUnusable", why) for name, why in sorted(self.broken.items()))
+        return tuple(
+            Problem(f"recommender {name}", Trouble.PLUGIN_UNUSABLE, why) for name, why in sorted(self.broken.items())
+        )
 
     def named(self, name: str) -> type[Recommender[Any]]:
         """The recommender of that name. Raises `UnknownRecommender`."""

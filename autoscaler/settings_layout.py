@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_snake
 
 from autoscaler.adapters.prometheus.layout import (
     ANY,
@@ -95,3 +98,18 @@ class LayoutSection(BaseModel):
             cluster_labels=() if cluster and self.cluster_label is None else labels,
             params=base.params,
         )
+
+
+def _keys() -> Iterator[tuple[str, ...]]:
+    sections: Mapping[str, type[BaseModel]] = {"metrics": MetricNames, "labels": LabelNames}
+    for name, field in LayoutSection.model_fields.items():
+        if name in sections:
+            yield from ((name, str(inner.alias)) for inner in sections[name].model_fields.values())
+        else:
+            yield (str(field.alias),)
+
+
+VARIABLES: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {path: "_".join(("LAYOUT", *(to_snake(key).upper() for key in path))) for path in _keys()}
+)
+"""The variable of each key, by its path below `prometheus.layout` and without the prefix of `prometheus`."""

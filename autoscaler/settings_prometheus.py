@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from autoscaler import settings_layout
 from autoscaler.core.foreign import shown
 from autoscaler.recommenders.parameters import STRICT, Duration
 from autoscaler.settings_layout import LayoutSection
@@ -243,6 +244,7 @@ VARIABLES: Mapping[KeyPath, str] = {
         "CERT_FILE": ("tls", "certFile"),
         "KEY_FILE": ("tls", "keyFile"),
         "SERVER_NAME": ("tls", "serverName"),
+        **{name: ("layout", *path) for path, name in settings_layout.VARIABLES.items()},
     }.items()
 }
 """The variable of each key, by its path below `prometheus`."""
@@ -270,7 +272,7 @@ def at(values: Any, path: KeyPath) -> Any:
 def put(values: dict[str, Any], path: KeyPath, value: object) -> None:
     """Set the value at a path; not where something else than a mapping is in the way, which validation refuses."""
     for key in path[:-1]:
-        inner = values.setdefault(key, {})
+        inner = values[key] = {} if values.get(key) is None else values[key]
         if not isinstance(inner, dict):
             return
         values = inner

@@ -17,7 +17,7 @@ from autoscaler.adapters.prometheus.signals import Reading
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.sessions import gates
-from autoscaler.adapters.sessions.query import ClusterUnknown, asked, matchers_for, names_cluster, names_namespace
+from autoscaler.adapters.sessions.query import ClusterUnknown, asked, matchers_for, names_namespace
 from autoscaler.cli.access import access_of
 from autoscaler.cli.checkup import ANSWER_S, Blocked, Known, Step, need
 from autoscaler.core.history import ContainerRef, Gap
@@ -61,7 +61,8 @@ class PrometheusChecks:
 
     async def _address(self) -> Iterable[Finding]:
         access = access_of(self._known.settings.prometheus)
-        api = PrometheusApi(replace(access, timeout_s=min(access.timeout_s, ANSWER_S)))
+        access = replace(access, timeout_s=min(access.timeout_s, ANSWER_S))
+        api = PrometheusApi(access, self._known.traffic)
         self._known.closing.callback(api.close)
         before = time.time()
         try:
@@ -178,7 +179,8 @@ class PrometheusChecks:
     async def _drain(self, policy: str, query: str, pods: list[PodRef]) -> Finding:
         lacking = []
         try:
-            which = matchers_for(query, self._survey.cluster if self._survey is not None else _NO_CLUSTER)
+            chosen = self._known.settings.prometheus.layout.layout().cluster
+            which = matchers_for(query, self._survey.cluster if self._survey is not None else _NO_CLUSTER, chosen)
         except ClusterUnknown as error:
             return replace(failed(Check.SESSIONS, f"fallback.drain.query: {error}"), subject=policy)
         for namespace, names in _by_namespace(pods).items():
@@ -188,8 +190,7 @@ class PrometheusChecks:
                 return replace(failed(Check.SESSIONS, f"fallback.drain.query: Prometheus {error.text}"), subject=policy)
             found = gates.of_series(answer, namespace, names, "Prometheus", namespaced=names_namespace(query))
             lacking += [str(pod) for pod, reading in found.items() if reading.sessions is None]
-        several = bool(self._known.settings.prometheus.layout.layout().cluster) and not names_cluster(query)
-        return usage.sessions(policy, lacking, len(pods), several=several)
+        return usage.sessions(policy, lacking, len(pods))
 
     async def _cgroups(self) -> Iterable[Finding]:
         found = need(self._known.nodes, Check.NODES)

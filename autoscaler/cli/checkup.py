@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from autoscaler.adapters.kubernetes.connection import Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.core.policy import Config
 from autoscaler.diagnosis.cluster import NodeFacts
 from autoscaler.diagnosis.findings import Check, Finding, failed, skipped
@@ -35,6 +36,7 @@ class Known:
 
     settings: Settings
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    traffic: Traffic = field(default_factory=Traffic)
     connection: Connection | None = None
     user: str | None = None
     config: Config | None = None

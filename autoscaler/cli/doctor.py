@@ -90,6 +90,8 @@ def _examine(settings: Settings, output: str, *, strict: bool) -> int:
     if output == "json":
         click.echo(render_json(document(found, began_at, interrupted=interrupted)), nl=False)
     click.echo(summary(found), err=output == "json")
+    if (cost := known.traffic.counts()).queries:
+        click.echo(cost.words, err=True)
     if interrupted:
         return INTERRUPTED
     bad = {Status.ERROR, Status.WARNING} if strict else {Status.ERROR}

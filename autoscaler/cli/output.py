@@ -13,8 +13,7 @@ from autoscaler.cli.rendering.markdown import render_markdown
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_table
 from autoscaler.cli.rendering.words import summary
-
-_NOTICES = frozenset({"NothingSelected", "ClockSkew", "ExportedLabels"})
+from autoscaler.core.problems import NOTES
 
 _PLAIN = {"json": render_json, "yaml": render_yaml, "markdown": render_markdown, "patch": render_patch}
 FORMATS = ("table", *_PLAIN)
@@ -37,7 +36,7 @@ def print_document(document: Document, output: str) -> None:
 
 def errors(document: Document) -> list[ProblemPart]:
     """The problems that make a plan incomplete. A policy that selects nothing does not."""
-    return [problem for problem in document.problems if problem.reason not in _NOTICES]
+    return [problem for problem in document.problems if problem.reason not in NOTES]
 
 
 def print_errors(document: Document) -> bool:

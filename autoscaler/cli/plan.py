@@ -87,6 +87,8 @@ def look(
             for warning in parts.warnings():
                 click.echo(f"Warning: {warning}", err=True)
             found = await survey(parts, chosen, MeasuringProgress(sys.stderr), ask_server=ask_server)
+            if (cost := parts.traffic.counts()).queries:
+                click.echo(cost.words, err=True)
             return found.document()
 
     with explained():

@@ -187,6 +187,7 @@ class _Controller:
     def _make_loop(self, parts: Parts, registry: CollectorRegistry, leadership: Leadership | None = None) -> Loop:
         from autoscaler.adapters.telemetry.journal import Journals, LogJournal, MetricsJournal
         from autoscaler.adapters.telemetry.migrations import Migrations
+        from autoscaler.adapters.telemetry.traffic import TrafficMetrics
         from autoscaler.adapters.telemetry.unfinished import UnfinishedResizes
         from autoscaler.loop import ALONE, Loop
 
@@ -195,6 +196,7 @@ class _Controller:
         unfinished, migrations = UnfinishedResizes(), Migrations()
         registry.register(unfinished)
         registry.register(migrations)
+        registry.register(TrafficMetrics(parts.traffic))
         journals: list[Journal] = [LogJournal(self._logger), metrics, unfinished, migrations, self._readiness]
         if parts.events is not None:
             registry.register(parts.events)

@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -22,7 +22,9 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.sessions.notices import Told
+from autoscaler.adapters.sessions.query import NOT_SAID, says_cluster
 from autoscaler.adapters.sessions.source import PodSessions
 from autoscaler.adapters.telemetry.server import CannotListen
 from autoscaler.cli.access import access_of
@@ -97,6 +99,7 @@ class Parts:
     sessions: Looking
     clock: Stoppable
     events: EventJournal | None = None  # only where something may be written
+    traffic: Traffic = field(default_factory=Traffic)  # of metrics and sessions with Prometheus
 
     def config(self) -> Config:
         """What decisions depend on, by the policies in force."""
@@ -109,7 +112,19 @@ class Parts:
     def warnings(self) -> list[str]:
         """What in the policies has no effect, and plug-ins that cannot be used."""
         broken = [f"{p.source}: {p.reason}: {p.detail}" for p in self.catalog.problems]
-        return [*map(str, self.policies.current.warnings), *broken]
+        return [*map(str, self.policies.current.warnings), *self._of_no_cluster(), *broken]
+
+    def _of_no_cluster(self) -> Iterator[str]:
+        """Queries of policies that pods of other clusters would answer, where there are some."""
+        chosen = self.settings.prometheus.layout.layout().cluster
+        for policy in self.policies.current.policies:
+            drain = policy.fallback.migration.drain
+            asked = {f"metrics.signals.{name}.query": query for name, query in policy.signals.items()}
+            if drain is not None and drain.query is not None:
+                asked["fallback.drain.query"] = drain.query
+            for key, query in asked.items():
+                if not says_cluster(query, chosen):
+                    yield f"{policy.source}: spec.{key}: {NOT_SAID}"
 
 
 class Wiring(Protocol):
@@ -159,9 +174,14 @@ class RealWiring:
             cluster = KubernetesCluster(connection, changed=clock.changed, server_dry_run=not acting)
             try:
                 await cluster.start(watch=watching)
-                layout = settings.prometheus.layout.layout()
+                traffic, layout = Traffic(), settings.prometheus.layout.layout()
                 metrics = PrometheusMetrics(
-                    prometheus, layout, now=connection.now, first_known=clock.tick, progress=measuring_log()
+                    prometheus,
+                    layout,
+                    now=connection.now,
+                    first_known=clock.tick,
+                    progress=measuring_log(),
+                    traffic=traffic,
                 )
                 sessions = PodSessions(
                     prometheus,
@@ -171,12 +191,14 @@ class RealWiring:
                     changed=clock.changed,
                     warn=_warn,
                     told=_told,
+                    chosen=layout.cluster,
+                    traffic=traffic,
                 )
                 events = _events_of(connection) if acting else None
                 try:
                     if events is not None:
                         events.start()
-                    yield Parts(settings, catalog, policies, cluster, metrics, sessions, clock, events)
+                    yield Parts(settings, catalog, policies, cluster, metrics, sessions, clock, events, traffic)
                 finally:
                     metrics.close()
                     await sessions.close()

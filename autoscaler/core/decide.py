@@ -21,6 +21,7 @@ from autoscaler.core.notes import Notes
 from autoscaler.core.order import precedence
 from autoscaler.core.plan import Decision, Gate, Plan
 from autoscaler.core.policy import Config, Mode, Policy, Strategy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.replacing import replacing
 from autoscaler.core.resize import Phase, PhaseReport, phase_of
@@ -146,7 +147,9 @@ def _named(policy: Policy) -> str:
 
 
 def _matches_nothing(policy: Policy) -> Problem:
-    return Problem(f"policy {_named(policy)}", "NothingSelected", "its selector matches no pod; check spec.selector")
+    return Problem(
+        f"policy {_named(policy)}", Trouble.NOTHING_SELECTED, "its selector matches no pod; check spec.selector"
+    )
 
 
 def _capabilities_missing(snapshot: ClusterSnapshot, config: Config) -> list[Problem]:
@@ -162,7 +165,7 @@ def _capabilities_missing(snapshot: ClusterSnapshot, config: Config) -> list[Pro
     return [
         Problem(
             f"rbac/{capability}",
-            "CapabilityMissing",
+            Trouble.CAPABILITY_MISSING,
             f"not granted, or cannot be read now; until then {then}. kubectl apply -k rbac/{capability}; a running "
             "controller notices within 20 minutes",
         )

@@ -31,6 +31,7 @@ from autoscaler.core.plan import (
 )
 from autoscaler.core.policy import Config, FallbackAction, Mode, Policy, Strategy
 from autoscaler.core.preconditions import alive, smaller
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step, Target
 from autoscaler.core.resize import PhaseReport
@@ -261,7 +262,7 @@ class Decisions:
             words = (
                 f"{count} of {workload.replicas} pods missing; nothing of it is moved until its controller made them"
             )
-            yield Problem(f"{workload.ref.object} in {workload.ref.namespace}", "PodsMissing", words)
+            yield Problem(f"{workload.ref.object} in {workload.ref.namespace}", Trouble.PODS_MISSING, words)
 
     def with_surges_ended(self, made: list[Decision], *, everything: bool) -> tuple[list[Decision], list[Problem]]:
         """The decisions, one of them with the end of each surge that nobody needs any more. `everything`: the decisions
@@ -281,7 +282,7 @@ class Decisions:
             if not mine and everything:
                 words = "has one replica more for a move, and no policy that moves its pods: scale it back to "
                 where = f"{workload.ref.object} in {workload.ref.namespace}"
-                problems.append(Problem(where, "SurgeLeftBehind", f"{words}{workload.replicas - 1}"))
+                problems.append(Problem(where, Trouble.SURGE_LEFT_BEHIND, f"{words}{workload.replicas - 1}"))
             if mine:
                 index = next((i for i in mine if alive(made[i].pod)), mine[0])
                 made[index] = self._with_end(made[index], workload)

@@ -64,7 +64,10 @@ class Doubted:
             doubts.append(reset)
         partial_s = history.newest_at - history.partial_at
         own_at = own_from(pod, policy)
+        moved = self._measurements.moved.get(ContainerRef(pod.namespace, pod.name, container.name))
         for resource in RESOURCES:
+            if moved is not None:
+                doubts.append(Doubt(Reason.SOURCE_CHANGED, resource, Effect.NO_DOWN, moved))
             if history.partial_at and partial_s < policy.grid.lookback:
                 words = f"an answer was partial {partial_s} s before the newest sample, within {policy.grid.lookback} s"
                 doubts.append(Doubt(Reason.PARTIAL_RESPONSE, resource, Effect.NO_DOWN, words))

@@ -81,7 +81,8 @@ class Measurements:
     """The newest that is known of usage. Immutable; a new one is published after each measurement.
 
     `measured_at` is when the newest successful measurement was made (None: never). `default` says why a container that
-    is not in `histories` has none. `scrape_interval_s`: how often containers are scraped; None: not found out.
+    is not in `histories` has none. `scrape_interval_s`: how often containers are scraped; None: not found out. `moved`:
+    containers whose series have lately come from another source, and from which now.
     """
 
     measured_at: datetime | None = None
@@ -90,6 +91,7 @@ class Measurements:
     problems: tuple[Problem, ...] = ()
     in_use: MemoryInUse = MemoryInUse()
     scrape_interval_s: int | None = None
+    moved: Mapping[ContainerRef, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def of(self, container: ContainerRef) -> History | Gap:
         return self.histories.get(container, self.default)

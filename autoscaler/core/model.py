@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from autoscaler.core.problems import ProblemWord
 from autoscaler.core.scheduling import DisruptionBudget, Scheduling, Storage, Taint
 from autoscaler.core.units import Bytes, Millicores, format_cpu, format_memory
 
@@ -329,5 +330,5 @@ class Problem:
     """Something that went wrong and belongs to no single pod: a source, a reason word, and what to do."""
 
     source: str
-    reason: str
+    reason: ProblemWord
     detail: str

@@ -51,6 +51,7 @@ EFFECTS: Mapping[Reason, Effect] = MappingProxyType(
         Reason.LOW_COVERAGE: Effect.NO_DOWN,
         Reason.PARTIAL_RESPONSE: Effect.NO_DOWN,
         Reason.SCRAPE_GAP: Effect.NO_DOWN,
+        Reason.SOURCE_CHANGED: Effect.NO_DOWN,
         Reason.COUNTER_RESET: Effect.NO_DOWN,
     }
 )

@@ -6,6 +6,8 @@ a test keeps it current.
 
 from __future__ import annotations
 
+from autoscaler.core import reasons_of_measurements as measured
+from autoscaler.core import reasons_of_moves as moves
 from autoscaler.core.worded import Worded
 
 _NOTIFY = True
@@ -53,8 +55,12 @@ class Reason(Worded):
     )
 
     # the pod cannot be resized
-    DELETING = "Deleting", "The pod is being deleted."
-    NOT_RUNNING = "NotRunning", "The pod is not bound to a node and running."
+    DELETING = "Deleting", "The pod is being deleted.", "Wait: nothing is asked of it any more."
+    NOT_RUNNING = (
+        "NotRunning",
+        "The pod is not bound to a node and running.",
+        "Look at its events. It is sized once it runs.",
+    )
     NODE_NOT_READY = (
         "NodeNotReady",
         "The pod's node is not Ready: its kubelet may not answer, and what is known of the pod may be old.",
@@ -72,6 +78,7 @@ class Reason(Worded):
         "Recovering",
         "The pod is not ready, or a container of it has restarted a short time ago: it may get more, but not less. "
         "Memory is not lowered for an hour after an OOM kill.",
+        "Wait, and look at why it is not ready, or has restarted.",
     )
     STATIC_POD = "StaticPod", "The pod is static: the API server refuses to resize it.", "Edit its file on the node."
     BEST_EFFORT = (
@@ -84,7 +91,11 @@ class Reason(Worded):
         "No container that is sized has a request that could be changed: a field that is absent stays absent.",
         "Give the containers requests in the pod's template.",
     )
-    POD_LEVEL_RESOURCES = "PodLevelResources", "The pod sets spec.resources, which this version does not size."
+    POD_LEVEL_RESOURCES = (
+        "PodLevelResources",
+        "The pod sets spec.resources, which this version does not size.",
+        "Set the resources of its containers instead, or exclude the pod from the policy.",
+    )
     RESIZE_UNSUPPORTED = (
         "ResizeUnsupported",
         "The node cannot resize pods: its kubelet does not report containerStatuses[].resources, or it is not Linux.",
@@ -140,7 +151,7 @@ class Reason(Worded):
         "An admission policy or webhook of the cluster denies the resize, or makes another of it.",
         "The detail names it.",
     )
-    THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again."
+    THROTTLED = "Throttled", "The API server asks to wait before the resize is sent again.", "Wait: it is sent again."
     REFUSED = "Refused", "The API server refused the resize.", "The detail is its answer."
 
     # it is someone else's
@@ -153,6 +164,7 @@ class Reason(Worded):
         "CriticalPod",
         "The pod's priority is that of the system: to make room for it, the kubelet would evict others, whatever their "
         "disruption budgets say.",
+        "Exclude the pod from the policy.",
     )
     OTHER_AUTOSCALER = (
         "OtherAutoscaler",
@@ -173,14 +185,23 @@ class Reason(Worded):
     )
 
     # an earlier resize is not over
-    RESIZE_PROPOSED = "ResizeProposed", "A resize was accepted by the API server; the kubelet has not answered yet."
+    RESIZE_PROPOSED = (
+        "ResizeProposed",
+        "A resize was accepted by the API server; the kubelet has not answered yet.",
+        "Wait: it usually answers within seconds.",
+    )
     KUBELET_SILENT = (
         "KubeletSilent",
         "The kubelet has not answered a resize for longer than it should.",
         "Look at the node's kubelet.",
         _NOTIFY,
     )
-    RESIZE_DEFERRED = "ResizeDeferred", "The kubelet wants to resize, but the node has no room now.", "", _NOTIFY
+    RESIZE_DEFERRED = (
+        "ResizeDeferred",
+        "The kubelet wants to resize, but the node has no room now.",
+        "Make room on the node, or wait: after fallback.after the policy decides.",
+        _NOTIFY,
+    )
     KUBELET_NOT_RETRYING = (
         "KubeletNotRetrying",
         "The kubelet deferred a resize, and has not looked again since there is room for it.",
@@ -189,11 +210,16 @@ class Reason(Worded):
     RESIZE_INFEASIBLE = (
         "ResizeInfeasible",
         "The kubelet says that this resize can never be done on this node.",
-        "",
+        "The detail has its words. After fallback.infeasibleAfter the policy decides.",
         _NOTIFY,
     )
-    RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize."
-    RESIZE_ERROR = "ResizeError", "The kubelet failed to apply a resize and tries again by itself.", "", _NOTIFY
+    RESIZE_IN_PROGRESS = "ResizeInProgress", "The kubelet is applying a resize.", "Wait: it ends by itself."
+    RESIZE_ERROR = (
+        "ResizeError",
+        "The kubelet failed to apply a resize and tries again by itself.",
+        "The detail has its words. If it stays, look at the node's kubelet and container runtime.",
+        _NOTIFY,
+    )
     RESIZE_STALLED = (
         "ResizeStalled",
         "The kubelet has been applying a resize for longer than it should.",
@@ -206,116 +232,26 @@ class Reason(Worded):
         "Make room on the node, or set fallback.action to Revert.",
         _NOTIFY,
     )
-    MIGRATION_NOT_ENABLED = (
-        "MigrationNotEnabled",
-        "The resize has waited past its deadline, and the policy says to migrate without being allowed to.",
-        "Set spec.mode to ResizeOrMigrate and fallback.strategy to Evict or Surge, or set fallback.action to Revert.",
-        _NOTIFY,
-    )
-    MIGRATION_NOT_PERMITTED = (
-        "MigrationNotPermitted",
-        "The controller may not evict, or cannot see what an eviction is proved with: then it never evicts.",
-        "kubectl apply -k rbac/migrate (and rbac/surge for strategy Surge).",
-        _NOTIFY,
-    )
-    NOT_REPLACEABLE = (
-        "NotReplaceable",
-        "Nobody would make another pod on another node: it belongs to no controller, to a DaemonSet or to a Job.",
-        "Make room on the node, or set fallback.action to Revert: until then the pod keeps asking and holds its place "
-        "in the node's queue.",
-        _NOTIFY,
-    )
-    NOT_SAFE_TO_EVICT = (
-        "NotSafeToEvict",
-        "An annotation of the pod says that it must not be evicted.",
-        "Take away the annotation that the detail names, or set fallback.action to Revert: until then the pod keeps "
-        "asking and holds its place in the node's queue.",
-        _NOTIFY,
-    )
-    WORKLOAD_CHANGING = (
-        "WorkloadChanging",
-        "The pod's workload is being rolled out, or cannot be seen: its next pod may be another than this one.",
-        "Wait for the rollout, or finish it.",
-    )
-    NO_LANDING_NODE = (
-        "NoLandingNode",
-        "No other node would take the pod at its new size; the detail says what rules them out.",
-        "Make room on one of them, or change what the pod asks of a node.",
-        _NOTIFY,
-    )
-    NEEDS_NEW_NODE = (
-        "NeedsNewNode",
-        "Other nodes would take the pod, but have no room for its new size: a further or bigger node would do.",
-        "Add a node.",
-        _NOTIFY,
-    )
-    REPLACEMENT_TOO_SMALL = (
-        "ReplacementTooSmall",
-        "The next pod gets its template's size first, and may land where there is no room for more.",
-        "Raise the template's requests, or cordon the nodes that the detail names, or set fallback.landing to Some.",
-        _NOTIFY,
-    )
-    EVICTION_BLOCKED = (
-        "EvictionBlocked",
-        "A PodDisruptionBudget does not allow the eviction now.",
-        "The detail names it. It is tried again; if it never allows any, make its workload larger or the budget wider.",
-        _NOTIFY,
-    )
-    EVICTION_REFUSED = (
-        "EvictionRefused",
-        "The API server refused the eviction, or the change of the Deployment's scale. It is tried again later.",
-        "The detail is its answer.",
-        _NOTIFY,
-    )
-    POD_TOO_YOUNG = (
-        "PodTooYoung",
-        "A pod of the workload is younger than fallback.minPodAge: nothing is moved twice in a short time.",
-        "Wait, or lower fallback.minPodAge.",
-    )
-    SIBLING_UNAVAILABLE = (
-        "SiblingUnavailable",
-        "Another pod of the workload is not available, or missing.",
-        "Look at the pod that the detail names.",
-    )
-    DRAINING = (
-        "Draining",
-        "The pod is going to be moved once its users' sessions have ended. After fallback.drain.maxWait the policy "
-        "decides: it is moved all the same (thenForce), or the move is called off.",
-        "Wait, or end the sessions.",
-    )
-    GATE_UNKNOWN = (
-        "GateUnknown",
-        "It was asked whether the pod has sessions, and is not known: what cannot be asked counts as closed.",
-        "Look at fallback.drain and the detail.",
-        _NOTIFY,
-    )
-    SURGING = "Surging", "The Deployment has one replica more, and the new pod is not ready at its size yet."
-    SURGE_REFUSED = (
-        "SurgeRefused",
-        "The workload cannot have one replica more for a move; the detail says why.",
-        "Use strategy Evict, or remove what the detail names.",
-        _NOTIFY,
-    )
-    SURGE_FAILED = (
-        "SurgeFailed",
-        "The new pod of a surge was not ready in time, and the Deployment got its own number of replicas back.",
-        "Look at the events of the Deployment's pods. It is tried again after fallback.retryAfter.",
-        _NOTIFY,
-    )
-    REPLACING = "Replacing", "The pod is being replaced, or is the replacement and not ready yet."
-    REPLACEMENT_UNSCHEDULED = (
-        "ReplacementUnscheduled",
-        "The scheduler has found no node for the pod for more than a minute. Nothing of its workload is evicted.",
-        "The detail is the scheduler's message.",
-        _NOTIFY,
-    )
-    REPLACEMENT_NOT_READY = (
-        "ReplacementNotReady",
-        "The pod does not serve: for longer than fallback.readyWithin it has been on a node without being ready, or "
-        "should have stopped. Neither it nor anything else of its workload is evicted.",
-        "Look at the pod's events and logs.",
-        _NOTIFY,
-    )
+    MIGRATION_NOT_ENABLED = moves.MIGRATION_NOT_ENABLED
+    MIGRATION_NOT_PERMITTED = moves.MIGRATION_NOT_PERMITTED
+    NOT_REPLACEABLE = moves.NOT_REPLACEABLE
+    NOT_SAFE_TO_EVICT = moves.NOT_SAFE_TO_EVICT
+    WORKLOAD_CHANGING = moves.WORKLOAD_CHANGING
+    NO_LANDING_NODE = moves.NO_LANDING_NODE
+    NEEDS_NEW_NODE = moves.NEEDS_NEW_NODE
+    REPLACEMENT_TOO_SMALL = moves.REPLACEMENT_TOO_SMALL
+    EVICTION_BLOCKED = moves.EVICTION_BLOCKED
+    EVICTION_REFUSED = moves.EVICTION_REFUSED
+    POD_TOO_YOUNG = moves.POD_TOO_YOUNG
+    SIBLING_UNAVAILABLE = moves.SIBLING_UNAVAILABLE
+    DRAINING = moves.DRAINING
+    GATE_UNKNOWN = moves.GATE_UNKNOWN
+    SURGING = moves.SURGING
+    SURGE_REFUSED = moves.SURGE_REFUSED
+    SURGE_FAILED = moves.SURGE_FAILED
+    REPLACING = moves.REPLACING
+    REPLACEMENT_UNSCHEDULED = moves.REPLACEMENT_UNSCHEDULED
+    REPLACEMENT_NOT_READY = moves.REPLACEMENT_NOT_READY
     RETRY_LATER = (
         "RetryLater",
         "The same ask was given up a short time ago, and its node still has no room for it.",
@@ -329,6 +265,7 @@ class Reason(Worded):
     WORKLOAD_BUSY = (
         "WorkloadBusy",
         "As many resizes of the workload are not over as budgets.maxInFlightPerWorkload allows.",
+        "Wait, or raise that budget.",
     )
     DISRUPTION_BUDGET = (
         "DisruptionBudget",
@@ -345,56 +282,47 @@ class Reason(Worded):
     RESIZE_UNKNOWN = (
         "ResizeUnknown",
         "The pod's resize is in a state that this version does not know: hands off.",
-        "",
+        "Look at the pod's conditions; a newer version of bridge-autoscaler may know them.",
         _NOTIFY,
     )
 
     # the numbers are not fit to act on
-    METRICS_UNAVAILABLE = (
-        "MetricsUnavailable",
-        "Prometheus cannot be asked, or answers with something else.",
-        "Check --prometheus-url and the detail.",
-        _NOTIFY,
-    )
-    NOT_MEASURED_YET = "NotMeasuredYet", "The container was seen a short time ago; its history is being read."
-    NO_DATA = "NoData", "Prometheus has no samples for this container. Missing is never zero."
-    STALE_DATA = "StaleData", "The newest sample is too old to act on.", "Check that the kubelet is being scraped."
-    CLUSTER_AMBIGUOUS = (
-        "ClusterAmbiguous",
-        "Prometheus has series of these pods from several clusters, and is not told which one is this one.",
-        "Set prometheus.layout.clusterMatcher, like clusterMatcher: 'cluster=\"eu\"'; the detail names the clusters.",
-        _NOTIFY,
-    )
-    AMBIGUOUS_SOURCE = (
-        "AmbiguousSource",
-        "Several scrape jobs have the container, and what they say of its usage differs by over a tenth.",
-        "Set prometheus.layout.matchers to choose one; the detail names them, and one that most containers have.",
-        _NOTIFY,
-    )
-    DUPLICATE_SERIES = (
-        "DuplicateSeries",
-        "Prometheus has the container several times, and what the copies say of its usage differs by over a tenth.",
-        "Set prometheus.layout.matchers, or clusterMatcher, to choose one; the detail names the label that differs.",
-        _NOTIFY,
-    )
-    INSUFFICIENT_HISTORY = "InsufficientHistory", "There is too little history yet, of this pod or at all."
-    LOW_COVERAGE = "LowCoverage", "Samples are missing: raises alone.", "See metrics.minCoverage, and scrapes."
-    SCRAPE_GAP = "ScrapeGap", "Over a tenth of the samples is in holes: raises alone.", "See why scrapes failed then."
-    RATE_WINDOW_TOO_SHORT = "RateWindowTooShort", "CPU is scraped too seldom: it stays.", "Raise metrics.rateWindow."
-    PARTIAL_RESPONSE = "PartialResponse", "The server left data out: raises alone.", "Look at the stores behind it."
-    COUNTER_RESET = (
-        "CounterReset",
-        "Restarts make CPU usage read too low: it is not lowered.",
-        "Read the container's log.",
-    )
+    METRICS_UNAVAILABLE = measured.METRICS_UNAVAILABLE
+    NOT_MEASURED_YET = measured.NOT_MEASURED_YET
+    NO_DATA = measured.NO_DATA
+    STALE_DATA = measured.STALE_DATA
+    CLUSTER_AMBIGUOUS = measured.CLUSTER_AMBIGUOUS
+    AMBIGUOUS_SOURCE = measured.AMBIGUOUS_SOURCE
+    DUPLICATE_SERIES = measured.DUPLICATE_SERIES
+    SOURCE_CHANGED = measured.SOURCE_CHANGED
+    INSUFFICIENT_HISTORY = measured.INSUFFICIENT_HISTORY
+    LOW_COVERAGE = measured.LOW_COVERAGE
+    SCRAPE_GAP = measured.SCRAPE_GAP
+    RATE_WINDOW_TOO_SHORT = measured.RATE_WINDOW_TOO_SHORT
+    PARTIAL_RESPONSE = measured.PARTIAL_RESPONSE
+    COUNTER_RESET = measured.COUNTER_RESET
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY
-    RECOMMENDER_INVALID = "RecommenderInvalid", "The recommender returned something that is not an amount.", "", _NOTIFY
-    RECOMMENDER_SLOW = "RecommenderSlow", "The recommender took too long to answer.", "", _NOTIFY
-    RECOMMENDER_ABSTAINED = "RecommenderAbstained", "The recommender declined to answer."
+    RECOMMENDER_INVALID = (
+        "RecommenderInvalid",
+        "The recommender returned something that is not an amount.",
+        "Correct it; the detail says what it returned.",
+        _NOTIFY,
+    )
+    RECOMMENDER_SLOW = (
+        "RecommenderSlow",
+        "The recommender took too long to answer.",
+        "Make it faster, or give it less to look at.",
+        _NOTIFY,
+    )
+    RECOMMENDER_ABSTAINED = (
+        "RecommenderAbstained",
+        "The recommender declined to answer.",
+        "The detail has its words.",
+    )
 
     # nothing worth doing
-    AT_TARGET = "AtTarget", "The pod has the size that is proposed."
-    CHANGE_TOO_SMALL = "ChangeTooSmall", "The change is smaller than stability.minChange."
-    COOLDOWN = "Cooldown", "The newest resize of this pod is too recent: stability.cooldown."
+    AT_TARGET = "AtTarget", "The pod has the size that is proposed.", "Nothing has to be done."
+    CHANGE_TOO_SMALL = "ChangeTooSmall", "The change is smaller than stability.minChange.", "Nothing, or lower it."
+    COOLDOWN = "Cooldown", "The newest resize of this pod is too recent: stability.cooldown.", "Wait, or shorten it."

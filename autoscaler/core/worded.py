@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
+
+
+class Wording(NamedTuple):
+    """A word with its meaning, as a member of an enumeration is made from it where the enumeration is long."""
+
+    word: str
+    meaning: str
+    remedy: str = ""
+    notify: bool = False
 
 
 class Worded(StrEnum):

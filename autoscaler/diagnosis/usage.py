@@ -144,12 +144,8 @@ _OWN_SIGNAL = (
 )
 
 
-def sessions(policy: str, lacking: Collection[str], pods: int, *, several: bool) -> Finding:
-    """Whether a policy's drain query has a number for each of its pods. `several`: the settings choose one of several
-    clusters, and the query does not say which it is for."""
-    if not lacking and several:
-        detail = "fallback.drain.query may count pods of other clusters too, as it does not hold $cluster"
-        return Finding(Check.SESSIONS, Status.WARNING, detail, 'write {pod=~"$pod",$cluster}', policy)
+def sessions(policy: str, lacking: Collection[str], pods: int) -> Finding:
+    """Whether a policy's drain query has a number for each of its pods."""
     if not lacking:
         return Finding(
             Check.SESSIONS, Status.OK, f"fallback.drain.query answers for {counted(pods, 'pod')}", "", policy

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.cli.wiring import Parts
 from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind, Resize
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse, advance
@@ -187,6 +188,7 @@ class FakeWiring:
     sessions: FakeSessions = field(default_factory=FakeSessions)
     clock: FakeClock = field(default_factory=FakeClock)
     leadership: FakeLeadership = field(default_factory=FakeLeadership)
+    traffic: Traffic = field(default_factory=Traffic)
     failure: Exception | None = None
     opened: list[dict[str, bool]] = field(default_factory=list)
     flags: dict[str, Any] = field(default_factory=dict)
@@ -204,7 +206,8 @@ class FakeWiring:
         catalog = discover()
         policies = PolicyStore(settings.policies, catalog)
         policies.load()
-        yield Parts(settings, catalog, policies, self.cluster, self.metrics, self.sessions, self.clock)
+        parts = Parts(settings, catalog, policies, self.cluster, self.metrics, self.sessions, self.clock)
+        yield replace(parts, traffic=self.traffic)
 
     @asynccontextmanager
     async def electing(

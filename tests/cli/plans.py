@@ -20,6 +20,7 @@ from autoscaler.core.model import (
 )
 from autoscaler.core.plan import Check, Decision, Drain, MigrationReport, Plan, PredictedOutcome, Prediction, Proposal
 from autoscaler.core.policy import DrainPolicy, Strategy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Step
 from autoscaler.core.units import parse_cpu, parse_memory
@@ -91,7 +92,7 @@ SETTLED = replace(HELD, pod=replace(POD, name="bridge-3", uid="44444444-dddd"), 
 PLAN = Plan(
     TAKEN_AT,
     (SETTLED, HELD, RECOMMENDED, RESIZED),
-    (Problem("policies/b.yaml", "NothingSelected", "policy b selects no pod"),),
+    (Problem("policies/b.yaml", Trouble.NOTHING_SELECTED, "policy b selects no pod"),),
 )
 
 

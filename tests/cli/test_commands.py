@@ -16,6 +16,7 @@ from autoscaler import __version__, cli
 from autoscaler.adapters.kubernetes.errors import PermissionMissing
 from autoscaler.core.actions import Outcome, OutcomeKind
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import NOTES, Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu
 from autoscaler.settings import Settings
@@ -70,6 +71,35 @@ def test_the_table_ends_with_the_summary_and_leaves_stderr_alone(policies: Path,
     assert out.err == ""
 
 
+def test_queries_that_do_not_say_of_which_cluster_are_named_where_there_are_several(
+    policies: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_policy(policies)
+    drain = """fallback: {drain: {query: 'sessions{pod=~"$pod"}'}}"""
+    signals = """signals: {a: {query: 'a{pod=~"$pod"}'}, b: {query: 'b{pod=~"$pod",$cluster}'}}"""
+    path.write_text(path.read_text().replace("14d}", f"14d, {signals}}}\n  {drain}"))
+    assert plan(FakeWiring(), policies) == 0
+    before = capsys.readouterr().err
+    monkeypatch.setenv("BRIDGE_AUTOSCALER_PROMETHEUS_LAYOUT_CLUSTER_MATCHER", 'cluster="eu"')
+    assert plan(FakeWiring(), policies) == 0
+    more = [line for line in capsys.readouterr().err.splitlines() if line not in before.splitlines()]
+    assert [line.partition(": it does not say of which cluster")[0] for line in more] == [
+        f"Warning: {path}:1: spec.metrics.signals.a.query",
+        f"Warning: {path}:1: spec.fallback.drain.query",
+    ]
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("explain", "sim/bridge-0")])
+def test_what_prometheus_was_asked_is_said_on_stderr(policies: Path, capsys: Out, verb: tuple[str, ...]) -> None:
+    wiring = FakeWiring()
+    for _ in range(1200):
+        wiring.traffic.sent()
+    cli.main([*verb, f"--policies={policies}"], wiring)
+    out = capsys.readouterr()
+    assert out.err == "Prometheus: 1,200 queries, 0 samples in the answers\n"
+    assert "1,200" not in out.out
+
+
 @pytest.mark.parametrize(
     ("mode", "cpu", "status"), [("Resize", 1.5, 2), ("Recommend", 1.5, 2), ("Off", 1.5, 0)], ids=str
 )
@@ -118,7 +148,7 @@ def test_a_policy_filter_that_names_no_policy_is_refused(policies: Path, capsys:
 
 
 def test_metrics_that_cannot_be_had_hold_every_pod_and_are_an_error(policies: Path, capsys: Out) -> None:
-    problem = Problem("prometheus", "MetricsUnavailable", "http://p:9090 cannot be reached")
+    problem = Problem("prometheus", Reason.METRICS_UNAVAILABLE, "http://p:9090 cannot be reached")
     wiring = FakeWiring(metrics=FakeMetrics(problem=problem))
     assert plan(wiring, policies, "-o", "json", "--detailed-exitcode") == 1
     out = capsys.readouterr()
@@ -130,12 +160,23 @@ def test_metrics_that_cannot_be_had_hold_every_pod_and_are_an_error(policies: Pa
     assert "Error: prometheus: MetricsUnavailable: http://p:9090 cannot be reached" in out.err
 
 
+@pytest.mark.parametrize("trouble", Trouble)
+def test_a_note_holds_nothing_and_is_no_error(policies: Path, capsys: Out, trouble: Trouble) -> None:
+    """What a node or a card does not count is not missing in a plan."""
+    wiring = FakeWiring(metrics=FakeMetrics(problem=Problem("Prometheus", trouble, "of sim/bridge-0")))
+    incomplete = trouble not in NOTES
+    assert plan(wiring, policies) == int(incomplete)
+    out = capsys.readouterr()
+    assert f"{'Problem    ' if incomplete else 'Note       '}Prometheus: {trouble}: of sim/bridge-0" in out.out
+    assert ("Error: " in out.err) == incomplete
+
+
 def test_a_policy_that_selects_nothing_is_named_and_no_error(policies: Path, capsys: Out) -> None:
     assert plan(FakeWiring(cluster=FakeCluster(())), policies, "--detailed-exitcode") == 0
     out = capsys.readouterr()
     assert "NothingSelected" in out.out
     assert "bridges" in out.out
-    assert out.out.endswith("no pod is selected, 1 problem\n")
+    assert out.out.endswith("no pod is selected, 1 note\n")
 
 
 def test_two_policies_for_one_pod_are_both_named(policies: Path, capsys: Out) -> None:

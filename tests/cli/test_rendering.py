@@ -17,6 +17,7 @@ from autoscaler.cli.rendering.words import cell, summary
 from autoscaler.core.actions import Outcome, OutcomeKind
 from autoscaler.core.model import Problem, Resource
 from autoscaler.core.plan import PredictedOutcome, Prediction
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from tests.cli.plans import HELD, PLAN, POD, RESIZED
 
@@ -53,8 +54,8 @@ sim/bridge-2  StatefulSet/bridge, on node-a, policy sim-bridges
   bridge           cpu       1 unchanged     2 unchanged
                    memory    4Gi unchanged   unset
 
-Problem    policies/b.yaml: NothingSelected: policy b selects no pod
-1 to resize, 1 held, 1 problem
+Note       policies/b.yaml: NothingSelected: policy b selects no pod
+1 to resize, 1 held, 1 note
 """
 
 
@@ -101,7 +102,7 @@ def test_cells(spec: str | None, actual: str | None, proposed: str | None, text:
 
 
 def test_the_summary() -> None:
-    assert summary(document(PLAN)) == "1 to resize, 1 proposed only, 1 held, 1 at target, 1 problem"
+    assert summary(document(PLAN)) == "1 to resize, 1 proposed only, 1 held, 1 at target, 1 note"
     assert summary(document(replace(PLAN, decisions=(), problems=()))) == "no pod is selected"
 
 
@@ -138,7 +139,7 @@ def test_the_patch_lines_run_in_bash_as_they_are(tmp_path: Path) -> None:
 def test_no_text_from_outside_becomes_a_command() -> None:
     nasty = "why\nrm -rf /\r\n: ;"
     decision = replace(RESIZED, prediction=Prediction(PredictedOutcome.UNKNOWN, nasty))
-    plan = replace(PLAN, decisions=(decision,), problems=(Problem("somewhere", "Broken", nasty),))
+    plan = replace(PLAN, decisions=(decision,), problems=(Problem("somewhere", Trouble.UNREADABLE, nasty),))
     lines = render_patch(document(plan)).splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["#", "#", "kubectl"]
 

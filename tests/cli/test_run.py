@@ -16,6 +16,7 @@ import pytest
 
 from autoscaler import cli
 from autoscaler.core.model import Problem
+from autoscaler.core.reasons import Reason
 from tests.cli.conftest import write_policy
 from tests.cli.fakes import FakeClock, FakeCluster, FakeLeadership, FakeMetrics, FakeWiring
 from tests.cli.plans import POD
@@ -46,7 +47,7 @@ def test_once_measures_takes_one_turn_and_ends(policies: Path, capsys: Out) -> N
 
 
 def test_once_with_metrics_that_cannot_be_had_says_so_and_does_nothing(policies: Path, capsys: Out) -> None:
-    problem = Problem("prometheus", "MetricsUnavailable", "http://p:9090 cannot be reached")
+    problem = Problem("prometheus", Reason.METRICS_UNAVAILABLE, "http://p:9090 cannot be reached")
     wiring = FakeWiring(metrics=FakeMetrics(problem=problem))
     assert run(wiring, policies, "--once") == 1
     assert wiring.cluster.performed == []

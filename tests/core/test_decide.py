@@ -40,6 +40,7 @@ from autoscaler.core.policy import (
     Selector,
     Stability,
 )
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Abstain, Grid, Step, Target
 from autoscaler.core.trail import sentence
@@ -293,7 +294,7 @@ CASES = [
 ]
 OF_DOUBTS = {
     *(Reason.LOW_COVERAGE, Reason.SCRAPE_GAP, Reason.PARTIAL_RESPONSE, Reason.COUNTER_RESET),
-    Reason.RATE_WINDOW_TOO_SHORT,
+    *(Reason.RATE_WINDOW_TOO_SHORT, Reason.SOURCE_CHANGED),
 }  # tests/core/test_doubted.py
 ACTING = {Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE}
 
@@ -333,7 +334,7 @@ def test_a_pod_that_no_policy_selects_is_no_decision() -> None:
     assert plan.problems == (
         Problem(
             "policy bridges (policies/bridges.yaml)",
-            "NothingSelected",
+            Trouble.NOTHING_SELECTED,
             "its selector matches no pod; check spec.selector",
         ),
     )
@@ -352,7 +353,7 @@ def test_only_a_plan_of_all_pods_says_that_a_policy_selects_nothing() -> None:
 
 
 def test_problems_of_measuring_are_passed_on() -> None:
-    problem = Problem("prometheus", "Slow", "took 20 s")
+    problem = Problem("prometheus", Trouble.CLOCK_SKEW, "by 40 s")
     measured = replace(measurements([pod()]), problems=(problem,))
     assert decide(snapshot(pod()), measured, config()).problems == (problem,)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.core.decide import decide
-from autoscaler.core.history import Gap, History, advance
+from autoscaler.core.history import ContainerRef, Gap, History, advance
 from autoscaler.core.model import Container, Pod, Resource
 from autoscaler.core.plan import Decision
 from autoscaler.core.presence import Presence
@@ -41,7 +41,10 @@ NAN = float("nan")
 MIB = float(1 << 20)
 LESS = fixed("300m", "512Mi")  # of 500m and 1Gi
 MORE = fixed("700m", "1536Mi")
-STEPS = {"lowCoverage", "scrapeGap", "partialResponse", "counterReset", "insufficientHistory", "rateWindowTooShort"}
+STEPS = {
+    *("lowCoverage", "scrapeGap", "partialResponse", "counterReset", "insufficientHistory", "rateWindowTooShort"),
+    "sourceChanged",
+}
 
 
 def decided(
@@ -160,6 +163,20 @@ def test_a_partial_answer_lowers_nothing_for_as_long_as_it_is_looked_back_on() -
         found = decided(replace(whole, partial_at=whole.newest_at - ago_s))
         assert (found.reason is Reason.PARTIAL_RESPONSE) is doubted
     assert decided(replace(whole, partial_at=whole.newest_at), MORE).reason is Reason.INCREASE
+
+
+def test_what_another_source_says_since_a_short_time_ago_lowers_nothing() -> None:
+    words = 'its series are of job="b" now, and were of another 2 h ago'
+    for of, recommender, reason in (
+        (pod(), LESS, Reason.SOURCE_CHANGED),
+        (pod(), MORE, Reason.INCREASE),
+        (pod(name="sim-1"), LESS, Reason.DECREASE),
+    ):
+        found = replace(measurements([of], grown()), moved={ContainerRef("bridge", "sim-0", "app"): words})
+        decision = one(decide(snapshot(of), found, config(policy(recommender, grid=HOURS))), of.name)
+        assert decision.reason is reason
+        assert (("sourceChanged", Resource.CPU) in said(decision)) is (of.name == "sim-0")
+        assert (words in decision.detail) is (reason is Reason.SOURCE_CHANGED)
 
 
 def restarting(count: int, minutes: int) -> Container:

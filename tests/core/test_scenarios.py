@@ -1,4 +1,4 @@
-"""Recorded scenarios of finding series and of the life of a resize and of a migration, each with a test."""
+"""Recorded scenarios of series, of Prometheus, and of the life of a resize and of a migration, each with a test."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ SCENARIOS = {
         f"SER-{number}": f"adapters/prometheus/test_series_scenarios.py::test_ser_{number}_{name}"
         for number, name in {
             "01": "usage_alone_is_enough",
+            "02": "what_kube_state_metrics_says_is_of_its_pods_and_not_its_own",
             "05": "a_container_that_came_back_is_counted_once",
             "06": "cgroups_of_pods_and_pause_containers_are_left_out",
             "07": "labels_that_are_dropped_are_not_missed",
@@ -44,9 +45,31 @@ SCENARIOS = {
             "11": "owners_of_any_kind_and_none",
         }.items()
     },
+    "SER-03": "adapters/prometheus/test_signals.py::test_ser_03_gpus_are_their_users_and_not_the_exporters",
+    "SER-04": "adapters/prometheus/test_signals.py::test_ser_04_parts_of_a_gpu_are_told_apart",
     "SER-09": "adapters/prometheus/test_clusters.py::test_ser_09_two_clusters_hold_until_one_is_named",
     "SER-10, incarnations": "core/test_consult.py::"
     "test_samples_of_a_pod_that_had_the_name_before_are_told_from_its_own",
+    "PRM-01": "core/test_situation.py::test_prm_01_a_kill_is_acted_on_once",
+    "PRM-02": "core/test_situation.py::test_prm_02_gpu_memory_that_ran_out_does_not_raise_memory",
+    **{
+        f"PRM-{number}": f"adapters/prometheus/test_server_scenarios.py::test_prm_{number}_{name}"
+        for number, name in {
+            "03": "2000_pods_and_two_weeks_are_asked_for_in_moderation",
+            "04": "a_look_back_is_asked_for_to_the_second",
+            "05": "two_weeks_in_steps_of_30_s_are_asked_for_in_parts_that_meet",
+            "10": "nothing_but_queries_is_asked",
+        }.items()
+    },
+    "PRM-05, refused": "policies/test_policyfile.py::test_refused",
+    "PRM-07": "adapters/prometheus/test_signals.py::test_prm_07_a_short_peak_is_seen",
+    "PRM-08": "adapters/prometheus/test_signals.py::test_prm_08_pressure_that_is_not_counted_is_not_none",
+    "PRM-09": "adapters/prometheus/test_access.py::test_prm_09_without_a_tenant_the_setting_is_named",
+    "PRM-11, counted": "adapters/prometheus/test_traffic.py::test_prm_11_samples_that_are_no_numbers_are_counted",
+    "PRM-12": "adapters/prometheus/test_traffic.py::"
+    "test_prm_12_a_query_that_is_never_answered_is_given_up_and_costs_no_one_else",
+    "PRM-13, alert": "adapters/telemetry/test_alerts.py::"
+    "test_prm_13_three_turns_without_usage_make_an_alert_and_one_does_not",
     "PRM-06": "core/test_doubted.py::test_prm_06_a_rate_window_of_one_scrape_is_named_with_both_numbers",
     "PRM-11": "core/test_doubted.py::test_prm_11_what_is_no_number_is_left_out",
     "PRM-13": "bad_days/test_prometheus.py::test_prm_13_an_hour_without_usage_changes_nothing_and_ends_by_itself",
@@ -61,6 +84,8 @@ def test_a_scenario_has_its_test(where: str) -> None:
     assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text()
 
 
-def test_every_scenario_of_a_resize_and_of_a_migration_is_named(shared: Path) -> None:
+def test_every_scenario_of_series_of_prometheus_of_a_resize_and_of_a_migration_is_named(shared: Path) -> None:
     text = (shared / "cases" / "scenarios.md").read_text()
-    assert set(re.findall(r"^\*\*((?:RSZ|MIG)-\d+)", text, re.MULTILINE)) <= SCENARIOS.keys()
+    recorded = set(re.findall(r"^\*\*((?:SER|PRM|RSZ|MIG)-\d+)", text, re.MULTILINE))
+    assert {name[:3] for name in recorded} == {"SER", "PRM", "RSZ", "MIG"}
+    assert recorded <= SCENARIOS.keys()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import Condition, Pod, Problem
 from autoscaler.core.policy import Config, Mode, Policy, Selector
+from autoscaler.core.problems import Trouble
 from autoscaler.diagnosis import selection
 from autoscaler.diagnosis.findings import Status
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
@@ -29,7 +30,7 @@ def test_pods_of_two_policies_are_of_neither() -> None:
     found = selection.select([RUNNING, OTHER], config)
     assert found.of == {"one": (), "two": ()}
     assert found.started == {}
-    findings = list(selection.pods(found, config.policies, [Problem("pod x", "Unreadable", "odd")]))
+    findings = list(selection.pods(found, config.policies, [Problem("pod x", Trouble.UNREADABLE, "odd")]))
     assert [one.status for one in findings] == [Status.WARNING, Status.WARNING, Status.ERROR, Status.WARNING]
     assert findings[2].detail == (
         "2 pods left alone, as two policies select them: sim/bridge-0 (one and two), sim/bridge-1 (one and two)"

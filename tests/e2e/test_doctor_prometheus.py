@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,6 +63,7 @@ def doctor(rig: Rig, policies: Path, url: str, *arguments: str) -> tuple[int, Fi
         rig, "doctor", f"--policies={policies / 'bridges.yaml'}", "-o", "json", *arguments, prometheus_url=url
     )
     done = run(*line)
+    assert re.search(r"^Prometheus: \d+ queries, \d+ samples in the answers$", done.stderr, re.MULTILINE)
     found: Findings = {}
     for finding in json.loads(done.stdout)["findings"]:
         found.setdefault(finding["check"], []).append(finding)

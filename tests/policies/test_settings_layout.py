@@ -10,6 +10,7 @@ from autoscaler.adapters.prometheus.layout import ANY, CLUSTER_LABELS, PRESETS, 
 from autoscaler.cli.access import access_of
 from autoscaler.settings import load_settings
 from autoscaler.settings_layout import LayoutSection
+from autoscaler.settings_prometheus import VARIABLES
 from autoscaler.strictyaml import Refused
 
 
@@ -97,9 +98,31 @@ def test_what_is_refused_is_named(tmp_path: Path, layout: Any, words: list[str])
     assert [word for word in words if word not in text] == [], text
 
 
+def test_variables_say_the_same_and_complete_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = "BRIDGE_AUTOSCALER_PROMETHEUS_LAYOUT"
+    monkeypatch.setenv(f"{prefix}_CLUSTER_MATCHER", 'cluster="eu", region=~"west|north"')
+    monkeypatch.setenv(f"{prefix}_METRICS_IN_USE", "a:u")
+    monkeypatch.setenv(f"{prefix}_LABELS_POD", "pod_name")
+    said = {
+        "clusterMatcher": 'cluster="eu", region=~"west|north"',
+        "metrics": {"inUse": "a:u"},
+        "labels": {"pod": "pod_name"},
+    }
+    assert load_settings().prometheus.layout == LayoutSection.model_validate(said)
+    from_both = load_settings(config=written(tmp_path, {"preset": "mimir", "metrics": {"cpu": "a:c"}, "labels": None}))
+    both = {**said, "preset": "mimir", "metrics": {"inUse": "a:u", "cpu": "a:c"}}
+    assert from_both.prometheus.layout == LayoutSection.model_validate(both)
+    monkeypatch.setenv(f"{prefix}_LABELS_POD", "namespace")
+    monkeypatch.setenv(f"{prefix}_MATCHERS", 'job="')
+    with pytest.raises(Refused) as refused:
+        load_settings()
+    assert f"{prefix}_MATCHERS: 'job=\"' is not a matcher" in str(refused.value)
+    assert "are to be three labels" in str(refused.value)
+
+
 def test_every_key_and_preset_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().partition("## Layouts")[2]
-    rows = [line.split(" | ")[:2] for line in page.splitlines() if line.startswith("| `")]
+    rows = [line.split(" | ")[:3] for line in page.splitlines() if line.startswith("| `")]
     keys = {
         path: "none" if default is None else f"`{default}`"
         for key, section in LayoutSection().model_dump(by_alias=True).items()
@@ -111,5 +134,7 @@ def test_every_key_and_preset_is_documented() -> None:
             else [(key, section)]
         )
     }
-    assert dict(row for row in rows[: len(keys)]) == {f"| `{path}`": default for path, default in keys.items()}
+    assert rows[: len(keys)] == [
+        [f"| `{path}`", f"`{VARIABLES['layout', *path.split('.')]}`", default] for path, default in keys.items()
+    ]
     assert [row[0] for row in rows[len(keys) :]] == [f"| `{preset}`" for preset in PRESETS]

@@ -41,8 +41,6 @@ def leaves(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple
     for field in model.model_fields.values():
         inner = [part for part in (field.annotation, *getattr(field.annotation, "__args__", ())) if _is_model(part)]
         key = (*path, str(field.alias))
-        if key == ("layout",):
-            continue  # which has no variables: it is a description, not a place or a secret
         if inner:
             yield from leaves(inner[0], key)
         else:

@@ -128,7 +128,10 @@ def _container(container: Running, labels: Mapping[str, str]) -> Iterator[Sample
 
 def _states(record: PodRecord) -> Iterator[Sample]:
     pod = {"namespace": record.pod.namespace, "pod": record.pod.name, "uid": record.pod.uid}
-    for owner in record.raw["metadata"].get("ownerReferences", []):
+    owners = record.raw["metadata"].get("ownerReferences", [])
+    if not owners:
+        yield "kube_pod_owner", pod | {"owner_kind": "", "owner_name": "", "owner_is_controller": ""}, 1
+    for owner in owners:
         words = {
             "owner_kind": owner["kind"],
             "owner_name": owner["name"],

@@ -10,6 +10,7 @@ import msgspec
 
 from autoscaler.adapters.kubernetes import schema
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.units import QuantityError
 
 K = TypeVar("K")
@@ -70,4 +71,4 @@ def name_of(raw: msgspec.Raw | bytes) -> schema.Name:
 
 def unreadable(source: str, error: Exception) -> Problem:
     """The problem of an object that cannot be read."""
-    return Problem(source, "Unreadable", f"{source} is left out, this version cannot read it: {error}")
+    return Problem(source, Trouble.UNREADABLE, f"{source} is left out, this version cannot read it: {error}")

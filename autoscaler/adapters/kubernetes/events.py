@@ -23,6 +23,7 @@ from autoscaler.adapters.kubernetes.errors import KubernetesError
 from autoscaler.adapters.kubernetes.podevents import OUTCOMES, PodEvent
 from autoscaler.core.model import Problem
 from autoscaler.core.plan import Plan
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.ports import Turn, WakeKind
 
@@ -156,4 +157,4 @@ class EventJournal(Collector):
         if rule is not None and not self._off:
             self._off = True
             self._drop_all()
-            self._tell(Problem("events", "CapabilityMissing", f"no more events are written: {rule}"))
+            self._tell(Problem("events", Trouble.CAPABILITY_MISSING, f"no more events are written: {rule}"))

@@ -12,6 +12,7 @@ from autoscaler.adapters.kubernetes.decoded import Owned
 from autoscaler.adapters.kubernetes.errors import KubernetesError, NotServed, PermissionMissing
 from autoscaler.adapters.kubernetes.watch import Kind, Timing, Watch
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import Trouble
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Extra(Generic[T]):
         error = self.lack
         if error is None or isinstance(error, _LOST):
             return None
-        return Problem(self.resource, "Unavailable", f"{meanwhile}: {error}")
+        return Problem(self.resource, Trouble.UNAVAILABLE, f"{meanwhile}: {error}")
 
     def _fail(self, error: KubernetesError) -> None:
         self._failure = error

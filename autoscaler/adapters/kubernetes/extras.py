@@ -34,6 +34,7 @@ from autoscaler.adapters.kubernetes.wire_migration import (
     decode_volume,
 )
 from autoscaler.core.model import Autoscaler, Capability, Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.scheduling import DisruptionBudget, Storage
 
 _AUTOSCALERS, _MIGRATE = "rbac/autoscalers", "rbac/migrate"
@@ -141,7 +142,7 @@ class Extras:
         for kind in self._autoscalers:
             if isinstance(kind.lack, PermissionMissing):
                 detail = f"{kind.lack}; until then pods are sized as if there were no {kind.resource}"
-                yield Problem(kind.resource, "CapabilityMissing", detail)
+                yield Problem(kind.resource, Trouble.CAPABILITY_MISSING, detail)
             yield from _troubles(kind, "what was read last is still used")
         if Capability.MIGRATE in self._allowed:
             yield from chain.from_iterable(_troubles(one, "nothing is evicted meanwhile") for one in self._proving)

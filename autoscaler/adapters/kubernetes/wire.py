@@ -45,6 +45,7 @@ from autoscaler.core.model import (
     Resources,
     Termination,
 )
+from autoscaler.core.problems import Trouble
 from autoscaler.core.scheduling import Taint
 
 _CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress"})
@@ -123,7 +124,7 @@ def _odd_qos(word: str, ref: PodRef) -> Problem | None:
     if word in _QOS:
         return None
     detail = f"pod {ref} is left alone: status.qosClass is {word!r}, known are {', '.join(_QOS)}"
-    return Problem(f"pod {ref}", "UnknownQoSClass", detail)
+    return Problem(f"pod {ref}", Trouble.UNKNOWN_QOS_CLASS, detail)
 
 
 def _pod(wire: schema.Pod) -> Pod:

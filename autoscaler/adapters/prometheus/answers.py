@@ -62,6 +62,11 @@ class MetricsError(Exception):
         )
 
     @property
+    def refused(self) -> bool:
+        """Whether Prometheus refuses the query for what it asks, alone or of its data."""
+        return self.status in (400, 422) and self.error_type not in ("html", "not_json", "empty", "tls")
+
+    @property
     def of_query(self) -> bool:
         """Whether the query itself may be at fault, so that others may well be answered."""
         return not self.passing or self.too_much

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autoscaler.adapters.prometheus import ranges
 from autoscaler.adapters.prometheus.answers import Series
-from autoscaler.adapters.prometheus.layout import Layout, Names
+from autoscaler.adapters.prometheus.layout import Layout, Names, whose
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.signals import Reading, readings
 from autoscaler.core.bounds import HIGHEST
@@ -95,17 +95,20 @@ class Batch:
         rows, names = len(self.members), [reading.name for reading in self._readings]
         self._tables = [{n: np.full((rows, len(span)), np.nan, np.float32) for n in names} for span in self.spans]
 
-    def fill(self, chunk: Chunk, answer: Iterable[Series]) -> None:
-        """Put an answer where it belongs. Series of other containers and values that no usage has are left out."""
+    def fill(self, chunk: Chunk, answer: Iterable[Series]) -> int:
+        """Put an answer where it belongs. Series of other containers and values that no usage has are left out.
+
+        Returns how many series were of other pods.
+        """
+        others = 0
         span, reading = self.spans[chunk.table], chunk.reading
         table = self._tables[chunk.table][reading.name]
         for series in answer:
-            container = _container(series, reading.names)
+            container, whole = _container(series, reading)
             row = self._row.get(container)
-            rows = [row] if row is not None else []
-            if reading.own and not container.container:
-                rows = self._of_pod.get(container[:2], [])
+            rows = [row] if row is not None else self._of_pod.get(container[:2], []) if whole else []
             if not rows:
+                others += container[:2] not in self._of_pod
                 continue
             column = np.rint((series.at - span.first) / span.step)
             # NaN compares false
@@ -117,6 +120,7 @@ class Batch:
             for row in rows:
                 # several series of one container are a policy's query that does not say which of them counts
                 table[row, columns] = np.fmax(table[row, columns], values) if reading.own else values
+        return others
 
     def fold(self) -> dict[ContainerRef, History | None]:
         """The histories with the new samples in them; None where there has never been any. Ends the batch."""
@@ -139,12 +143,20 @@ def newest_memory(answer: Iterable[Series], pods: AbstractSet[PodRef], names: Na
     """The bytes of an instant query, of all containers of these pods. Values that no usage has are left out."""
     found: dict[ContainerRef, Bytes] = {}
     for series in answer:
-        container = _container(series, names)
+        container = _named(series, names)
         value = float(series.values[-1]) if len(series.values) else -1.0
         if container.pod_ref in pods and 0 <= value <= HIGHEST[Resource.MEMORY]:  # NaN compares false
             found[container] = Bytes(int(value))
     return MappingProxyType(found)
 
 
-def _container(series: Series, names: Names) -> ContainerRef:
+def _container(series: Series, reading: Reading) -> tuple[ContainerRef, bool]:
+    """Of which container a series is; and whether it is of all of the pod's, if it is of none."""
+    if reading.own:
+        names, whole = whose(series.labels)
+        return ContainerRef(*names), whole
+    return _named(series, reading.names), False
+
+
+def _named(series: Series, names: Names) -> ContainerRef:
     return ContainerRef(*(series.labels.get(name, "") for name in names))

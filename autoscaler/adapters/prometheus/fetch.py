@@ -39,7 +39,7 @@ class Fetcher:
                         raise
                     self.most_points = min(self.most_points, points // 2)  # another thread may know better
                 else:
-                    batch.fill(chunk, answer.result)
+                    self._api.traffic.passed_over(batch.fill(chunk, answer.result))
                     missing += answer.missing
                     continue
             spans += reversed(tuple(span.pieces(-(-len(span) // 2))))

@@ -87,6 +87,20 @@ VARIANTS = (
 """Tried in this order, until one has series of the pods that are followed."""
 
 
+def whose(labels: Mapping[str, str]) -> tuple[Names, bool]:
+    """Of which container a series is that a query of a policy's own has found; empty: not said. And whether, if that
+    container is none of the pod's, it is of all of them.
+
+    Where a scrape did not honour labels, plain ones are the exporter's: what kube-state-metrics says of a pod is then
+    in `exported_…`, and `container` may be either's.
+    """
+    namespace, pod, container = (
+        labels.get(exported) or labels.get(plain, "") for exported, plain in zip(EXPORTED, KUBELET, strict=True)
+    )
+    of_exporter = EXPORTED.pod in labels and EXPORTED.container not in labels
+    return Names(namespace, pod, container), of_exporter or not container
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Which series are read, and by which labels.

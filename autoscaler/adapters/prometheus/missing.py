@@ -12,6 +12,7 @@ import numpy as np
 from autoscaler.adapters.prometheus.layout import Layout
 from autoscaler.core.history import ContainerRef, History
 from autoscaler.core.model import Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.recommender import Signal
 
 Followed = tuple[ContainerRef, AbstractSet[str], History | None]
@@ -37,20 +38,20 @@ def _utilisation(layout: Layout) -> str:
     return f"no {layout.gpu_engine}, and {layout.gpu_utilisation} tells nothing of parts of a GPU"
 
 
-_MEANS: Mapping[str, tuple[str, Callable[[Layout], str]]] = MappingProxyType(
+_MEANS: Mapping[str, tuple[Trouble, Callable[[Layout], str]]] = MappingProxyType(
     {
-        Signal.THROTTLED: ("ThrottlingNotApplicable", _throttled),
-        Signal.CPU_PRESSURE: ("PsiUnsupported", _pressure),
-        Signal.MEMORY_PRESSURE: ("PsiUnsupported", _pressure),
-        Signal.MEMORY_PEAK: ("PeakUnsupported", _peak),
-        Signal.GPU_UTILISATION: ("GpuUtilizationUnknown", _utilisation),
+        Signal.THROTTLED: (Trouble.THROTTLING_NOT_APPLICABLE, _throttled),
+        Signal.CPU_PRESSURE: (Trouble.PSI_UNSUPPORTED, _pressure),
+        Signal.MEMORY_PRESSURE: (Trouble.PSI_UNSUPPORTED, _pressure),
+        Signal.MEMORY_PEAK: (Trouble.PEAK_UNSUPPORTED, _peak),
+        Signal.GPU_UTILISATION: (Trouble.GPU_UTILIZATION_UNKNOWN, _utilisation),
     }
 )
 
 
 def notes_on(followed: Iterable[Followed], layout: Layout) -> tuple[Problem, ...]:
     """One note for each reason, naming some of the containers. What has not been measured at all lacks nothing."""
-    lacking: dict[tuple[str, Callable[[Layout], str]], dict[ContainerRef, None]] = defaultdict(dict)
+    lacking: dict[tuple[Trouble, Callable[[Layout], str]], dict[ContainerRef, None]] = defaultdict(dict)
     for container, reads, history in followed:
         if history is None or not reads:
             continue

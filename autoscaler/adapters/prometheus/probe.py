@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from autoscaler.adapters.prometheus.answers import Series
-from autoscaler.adapters.prometheus.layout import Layout
+from autoscaler.adapters.prometheus.layout import Layout, whose
 from autoscaler.adapters.prometheus.signals import Reading
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import PodRef
@@ -51,10 +51,14 @@ def having(
     whole: set[PodRef] = set()
     for series in answer:
         if len(series.values) and reading.least <= series.values[-1] <= reading.most:  # NaN compares false
-            whose = ContainerRef(*(series.labels.get(name, "") for name in reading.names))
-            named.add(whose)
-            if reading.own and not whose.container:
-                whole.add(whose.pod_ref)
+            if not reading.own:
+                named.add(ContainerRef(*(series.labels.get(name, "") for name in reading.names)))
+                continue
+            names, of_pod = whose(series.labels)
+            container = ContainerRef(*names)
+            named.add(container)
+            if of_pod and container not in containers:
+                whole.add(container.pod_ref)
     return {one for one in containers if one in named or one.pod_ref in whole}
 
 

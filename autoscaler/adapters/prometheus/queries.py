@@ -21,6 +21,9 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OF_A_CGROUP = "id, name, image"
 """Labels by which cAdvisor tells the cgroups of one container apart: nested ones, and those before a restart."""
 
+OWNER = "kube_pod_owner"
+"""kube-state-metrics' series of each pod's owner."""
+
 _ANY_CLUSTER = 'cluster=~".*"'  # as there is no empty matcher
 
 
@@ -100,6 +103,22 @@ def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> 
     """The same of memory, where copies differ by more than a tenth and 16 MiB."""
     series = f"{layout.memory}{{{matchers}}}[{window_s}s]"
     return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
+
+
+def moved(layout: Layout, matchers: str, sources: str, before_s: int) -> str:
+    """Memory series that come from another source than so long ago, by container and `sources`: labels that say which.
+
+    Empty for a container that has been scraped by one of them at both times, or was not there before.
+    """
+    by = _by(layout)
+    now = f"count by ({by}, {sources}) ({layout.memory}{{{matchers}}})"
+    before = f"count by ({by}, {sources}) ({layout.memory}{{{matchers}}} offset {before_s}s)"
+    return f"{now} and on ({by}) {before} unless on ({by}) ({now} and {before})"
+
+
+def owners(layout: Layout) -> str:
+    """How many pods kube-state-metrics names the owners of, in this cluster, however it is scraped."""
+    return f"count({OWNER}{{{','.join(layout.cluster)}}})"
 
 
 def in_cluster(query: str, cluster: Collection[str]) -> str:

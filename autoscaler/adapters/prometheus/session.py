@@ -25,6 +25,7 @@ from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series,
 from autoscaler.adapters.prometheus.credentials import Credentials
 from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus
 from autoscaler.adapters.prometheus.ranges import Span
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.prometheus.transport import Session
 
 _MOST_BYTES = 64 << 20  # many times what a planned request is answered with
@@ -33,14 +34,18 @@ _LATEST = 253_402_300_800.0  # the year 10000, which no datetime reaches
 
 
 class PrometheusApi:
-    """Queries to one Prometheus. Safe to use from several threads. All methods raise `MetricsError`."""
+    """Queries to one Prometheus. Safe to use from several threads. All methods raise `MetricsError`.
 
-    def __init__(self, access: Access) -> None:
+    `traffic` counts what is asked and answered, maybe together with others.
+    """
+
+    def __init__(self, access: Access, traffic: Traffic | None = None) -> None:
+        self.traffic = traffic or Traffic()
         self.url = access.url.rstrip("/")
         parts = urlsplit(self.url)
         # what may be shown and logged: a user name and password in the address may not
         self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-        self._session = _FormSession(access)
+        self._session = _FormSession(access, self.traffic)
         # retries are the caller's, who knows what is worth one; the library's would hide the answer's JSON
         self._client = PrometheusConnect(
             self.url,
@@ -99,8 +104,9 @@ class _Decoded:
 class _FormSession:
     """The part of `requests.Session` that the library uses."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, traffic: Traffic) -> None:
         self._access = access
+        self._traffic = traffic
         self._credentials = Credentials(access)
         self._session = Session(access.tls)
         self._session.auth = self._credentials
@@ -124,11 +130,15 @@ class _FormSession:
             response, body = self._exchange(deadline, settings)
             if response.status_code == 401 and self._credentials.renewed(response.request):
                 response, body = self._exchange(deadline, settings)
-            return _Decoded(self._answer(response, body))
+            answer = self._answer(response, body)
         except MetricsError as error:
+            self._traffic.failed(error)
             raise error.about(params["query"]) from error.__cause__
+        self._traffic.answered(answer.result)
+        return _Decoded(answer)
 
     def _exchange(self, deadline: float, settings: Mapping[str, Any]) -> tuple[requests.Response, bytes]:
+        self._traffic.sent()
         try:
             with self._session.request(allow_redirects=False, stream=True, **settings) as response:
                 return response, _read(response, deadline)

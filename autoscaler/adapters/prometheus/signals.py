@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from autoscaler.adapters.prometheus import queries
+from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout, Names
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.bounds import HIGHEST
@@ -31,6 +32,7 @@ _BYTES = float(HIGHEST[Resource.MEMORY])
 _SHARE = 1.05  # a rate is extrapolated, and may come out above the whole
 PLACEHOLDERS = ("$namespace", "$pod", "$container", "$cluster")
 _ANY = ".+"
+_RESOURCES = frozenset(Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class Reading:
     most: float = _SHARE
     share: bool = False
     own: bool = False
+
+    def costs_itself_alone(self, error: MetricsError) -> bool:
+        """Whether that failure leaves the others of a batch as they are: no history can do without CPU and memory."""
+        return error.of_query if self.own else error.refused and self.name not in _RESOURCES
 
 
 def readings(

@@ -15,12 +15,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.cycle import Cycle, Progress, Work
 from autoscaler.adapters.prometheus.fetch import Fetcher
 from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
@@ -29,17 +30,18 @@ from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
 from autoscaler.adapters.prometheus.tracked import NOT_YET, Asked, Key, Tracked
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]  # requests done, requests in all; the latter grows when ranges are halved
 
 _THREADS = 4
-_BACKFILL_QUERIES = 2  # at a time, so that a server has room for others
+_PAST_QUERIES = 2  # at a time about the past, so that a server has room for others
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
@@ -51,34 +53,6 @@ _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _WHOLE_FOR_S = 600  # answers, before what was partial is read again
 _SOURCE = "Prometheus"
-
-
-class _Work(NamedTuple):
-    """A batch with its requests. `since`: how far its members had been measured; None for a back-fill."""
-
-    batch: Batch
-    chunks: tuple[Chunk, ...]
-    tracked: Mapping[ContainerRef, Tracked]
-    since: int | None
-
-
-class _Cycle:
-    """What one cycle has come to so far."""
-
-    def __init__(self, progress: Progress | None, started_at: datetime, backfill_until: float) -> None:
-        self._progress = progress
-        self.started_at = started_at
-        self.backfill_until = backfill_until  # loop time after which no further back-fill is started
-        self.requests = self._finished = 0
-        self.unreachable: list[MetricsError] = []
-        self.postponed = False
-        self.first_known = False
-        self.problems: dict[Problem, None] = {}
-
-    def finish(self, requests: int) -> None:
-        self._finished += requests
-        if self._progress is not None:
-            self._progress(self._finished, self.requests)
 
 
 class PrometheusMetrics:
@@ -98,9 +72,10 @@ class PrometheusMetrics:
         now: Callable[[], datetime],
         first_known: Callable[[], None] = lambda: None,
         progress: Progress | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._progress = progress
-        self._api = PrometheusApi(access)
+        self._api = PrometheusApi(access, traffic)
         self._now = now
         self._first_known = first_known
         self._folding: list[float] = []
@@ -108,8 +83,9 @@ class PrometheusMetrics:
         self._latest = Measurements(default=NOT_YET)
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
+        self._faulty: frozenset[str] = frozenset()  # signals that the server refused to tell at last
         self._slots = asyncio.Semaphore(_THREADS)
-        self._backfill_slots = asyncio.Semaphore(_BACKFILL_QUERIES)
+        self._past_slots = asyncio.Semaphore(_PAST_QUERIES)
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
@@ -153,7 +129,7 @@ class PrometheusMetrics:
 
         After `backfill_s` seconds no further back-fill is started; the next call goes on with them.
         """
-        await self._measure(_Cycle(progress, self._now(), asyncio.get_running_loop().time() + backfill_s))
+        await self._measure(Cycle(progress, self._now(), asyncio.get_running_loop().time() + backfill_s))
         return self._latest
 
     async def run(self) -> None:
@@ -181,7 +157,7 @@ class PrometheusMetrics:
         longest = min(tracked.key.grid.step for tracked in self._tracked.values())
         return max(0.0, min(min(until) + 2 * self._survey.scrape_interval_s - self._now().timestamp(), longest))
 
-    async def _measure(self, cycle: _Cycle) -> None:
+    async def _measure(self, cycle: Cycle) -> None:
         self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
@@ -201,12 +177,15 @@ class PrometheusMetrics:
             measured_at = self._latest.measured_at if work else cycle.started_at
             if cycle.postponed:
                 self._fresh.set()
-        notes = notes_on(((c, t.key.asked.signals, t.history) for c, t in self._tracked.items()), self._survey.layout)
+            if work:
+                self._faulty = frozenset(cycle.faulty)
+        followed = ((c, t.key.asked.signals - self._faulty, t.history) for c, t in self._tracked.items())
+        notes = notes_on(followed, self._survey.layout)
         self._publish(measured_at, (*cycle.problems, *self._survey.notes, *notes))
         if cycle.first_known:
             self._first_known()
 
-    async def _server_now(self, cycle: _Cycle) -> float:
+    async def _server_now(self, cycle: Cycle) -> float:
         """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
         before = self._now().timestamp()
         server = await self._call(self._api.server_time)
@@ -214,10 +193,10 @@ class PrometheusMetrics:
         if abs(server - local) <= _MOST_SKEW_S:
             return local
         detail = f"the clock of {self._api.address} differs by {server - local:+.0f} s; its time is used for queries"
-        cycle.problems[Problem(_SOURCE, "ClockSkew", detail)] = None
+        cycle.problems[Problem(_SOURCE, Trouble.CLOCK_SKEW, detail)] = None
         return server
 
-    async def _look_around(self, cycle: _Cycle) -> None:
+    async def _look_around(self, cycle: Cycle) -> None:
         """Find out what is behind the endpoint, if it is time to. Raises `MetricsError` while nothing is known."""
 
         async def ask(query: str) -> list[Series]:
@@ -240,7 +219,7 @@ class PrometheusMetrics:
                 if tracked.history is None:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
-    async def _measure_in_use(self, cycle: _Cycle) -> None:
+    async def _measure_in_use(self, cycle: Cycle) -> None:
         """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
@@ -256,7 +235,7 @@ class PrometheusMetrics:
         self._note_partial(cycle, answer.missing)
         self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
 
-    def _missing(self, now: float) -> Iterator[_Work]:
+    def _missing(self, now: float) -> Iterator[Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""
         groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
         for container, tracked in self._tracked.items():
@@ -288,14 +267,14 @@ class PrometheusMetrics:
                     dict(asked.own),
                     least,
                 )
-                yield _Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
+                yield Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
 
-    async def _measure_batch(self, work: _Work, cycle: _Cycle) -> None:
+    async def _measure_batch(self, work: Work, cycle: Cycle) -> None:
         async with self._open_batches:
             if len(cycle.unreachable) >= _MOST_UNREACHABLE:
                 self._fail(cycle, cycle.unreachable[-1], work.tracked)
                 cycle.finish(len(work.chunks))
-            elif work.since is None and asyncio.get_running_loop().time() > cycle.backfill_until:
+            elif work.is_past and asyncio.get_running_loop().time() > cycle.backfill_until:
                 cycle.postponed = True
                 cycle.finish(len(work.chunks))
             elif failure := await self._ask(work, cycle):
@@ -306,7 +285,7 @@ class PrometheusMetrics:
                 self._commit(work, folded)
                 self._publish(cycle.started_at, self._latest.problems)
 
-    async def _fold(self, work: _Work) -> dict[ContainerRef, History | None]:
+    async def _fold(self, work: Work) -> dict[ContainerRef, History | None]:
         async with self._slots:
             began_at = time.monotonic()
             self._folding.append(began_at)
@@ -315,24 +294,24 @@ class PrometheusMetrics:
             finally:
                 self._folding.remove(began_at)
 
-    async def _ask(self, work: _Work, cycle: _Cycle) -> MetricsError | None:
+    async def _ask(self, work: Work, cycle: Cycle) -> MetricsError | None:
         """Ask for all of a batch. After a failure, which is returned, nothing more is asked.
 
-        A query of the policy's own that is at fault itself costs its signal alone, which is missing then.
+        A query for a signal that is at fault itself costs that signal alone, which is missing then.
         """
         failure: MetricsError | None = None
         faulty: set[str] = set()
 
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
-            async with nullcontext() if work.since is not None else self._backfill_slots, self._slots:
+            async with self._past_slots if work.is_past else nullcontext(), self._slots:
                 if failure is None and chunk.reading.name not in faulty:
                     try:
                         missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
                     except MetricsError as error:
-                        if chunk.reading.own and error.of_query:
+                        if chunk.reading.costs_itself_alone(error):
                             faulty.add(chunk.reading.name)
-                            self._note_faulty(cycle, work, chunk.reading.name, error)
+                            self._note_faulty(cycle, work, chunk.reading, error)
                         else:
                             failure = error
                     else:
@@ -346,7 +325,7 @@ class PrometheusMetrics:
                 tasks.create_task(ask(chunk))
         return failure
 
-    def _commit(self, work: _Work, folded: Mapping[ContainerRef, History | None]) -> None:
+    def _commit(self, work: Work, folded: Mapping[ContainerRef, History | None]) -> None:
         until = work.batch.spans[-1].last
         for container, history in folded.items():
             now = self._tracked.get(container)
@@ -354,7 +333,7 @@ class PrometheusMetrics:
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
                 self._tracked[container] = replace(now, history=history, measured_until=until, gap=self._no_data)
 
-    def _fail(self, cycle: _Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
+    def _fail(self, cycle: Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
         if error.status is None:
             cycle.unreachable.append(error)
         detail = f"{self._api.address} {error.text}"
@@ -365,15 +344,17 @@ class PrometheusMetrics:
             if now and now.measured_until is None:
                 self._tracked[container] = replace(now, gap=gap)
 
-    def _note_partial(self, cycle: _Cycle, missing: tuple[str, ...]) -> None:
+    def _note_partial(self, cycle: Cycle, missing: tuple[str, ...]) -> None:
         for text in missing:
-            problem = Problem(_SOURCE, "PartialResponse", f"{self._api.address} left data out: {text[:300]}")
+            problem = Problem(_SOURCE, Reason.PARTIAL_RESPONSE, f"{self._api.address} left data out: {text[:300]}")
             cycle.problems[problem] = None
 
-    def _note_faulty(self, cycle: _Cycle, work: _Work, signal: str, error: MetricsError) -> None:
+    def _note_faulty(self, cycle: Cycle, work: Work, reading: signals.Reading, error: MetricsError) -> None:
+        cycle.faulty.add(reading.name)
+        signal = f"metrics.signals.{reading.name}" if reading.own else f"the signal {reading.name}"
         for policy in sorted({tracked.policy.name for tracked in work.tracked.values()}):
-            detail = f"metrics.signals.{signal} of policy {policy} is missing: {self._api.address} {error.text}"
-            cycle.problems[Problem(_SOURCE, "SignalUnavailable", detail)] = None
+            detail = f"{signal} of policy {policy} is missing: {self._api.address} {error.text}"
+            cycle.problems[Problem(_SOURCE, Trouble.SIGNAL_UNAVAILABLE, detail)] = None
 
     def _publish(self, measured_at: datetime | None, problems: tuple[Problem, ...]) -> None:
         every_s = self._survey.scrape_interval_s if self._survey.interval_known else None
@@ -382,7 +363,8 @@ class PrometheusMetrics:
             container: doubt or doubts.get(container) or tracked.history or tracked.gap
             for container, tracked in self._tracked.items()
         }
-        self._latest = Measurements(measured_at, MappingProxyType(histories), NOT_YET, problems, self._in_use, every_s)
+        published, moved = MappingProxyType(histories), self._survey.moved
+        self._latest = Measurements(measured_at, published, NOT_YET, problems, self._in_use, every_s, moved)
 
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:

@@ -21,6 +21,7 @@ from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
+from autoscaler.core.problems import Trouble
 from autoscaler.core.quality import SCRAPES_IN_A_WINDOW
 from autoscaler.core.reasons import Reason
 
@@ -36,8 +37,9 @@ _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
 _MOST_NAMED = 4
 _COVERED = 0.8  # of a rate's window
-_TIMES_SELECTED = 6  # a query that compares copies holds its matchers so often
+_TIMES_SELECTED = 6  # a query that compares copies or sources holds its matchers so often, at most
 _NO_CLUSTER_YET = Gap(Reason.NO_DATA, "no series of the pods has been found yet that says of which cluster they are")
+_MOVED_S = 7200  # for so long a change of the source is told
 _SOURCES = ("job", "metrics_path")  # who scraped what
 
 
@@ -46,7 +48,9 @@ class Survey:
 
     `layout`: what queries are built from; it leaves nothing open. `usable`: whether it is for one cluster.
     `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
-    `scrape_interval_s`: of the series with the most samples, as far as `interval_known`. `notes`: what is worth knowing.
+    `moved`: containers whose series have lately come from another source, and from which now.
+    `scrape_interval_s`: of the series with the most samples, as far as `interval_known`. `notes`: what is worth
+    knowing.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -58,6 +62,7 @@ class Survey:
         self.usable = False
         self.ambiguous: Gap | None = None
         self.disputed: Mapping[ContainerRef, Gap] = MappingProxyType({})
+        self.moved: Mapping[ContainerRef, str] = MappingProxyType({})
         self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
@@ -95,11 +100,19 @@ class Survey:
             self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
         self.notes = _exported(found)
         if self.usable and gpus:
-            await self._find_gpus(ask)
+            try:
+                await self._find_gpus(ask)
+            except MetricsError as error:
+                if not error.refused:
+                    raise
+                detail = f"of which pods GPUs are is not known: the server {error.text}"
+                self.notes += (Problem("Prometheus", Trouble.SIGNAL_UNAVAILABLE, detail),)
         self._gpus = gpus
         await self._find_scrape_interval(ask, pods)
         if self.usable:
             await self._find_disputes(ask, pods)
+            await self._find_moves(ask, pods)
+            await self._find_owners(ask)
         self._valid_until = now_s + (VALID_S if self.interval_known else _UNFINISHED_S)
 
     async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
@@ -117,7 +130,35 @@ class Survey:
         self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
         for series in await ask(signals.gpus_unattributed(self.layout)):
             detail = f"{series.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
-            self.notes += (Problem("Prometheus", "GpuUnattributed", f"{detail}: what they do is not known"),)
+            self.notes += (Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known"),)
+
+    async def _find_moves(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
+        """Compare who scrapes with who did. Of an exporter's address nothing is told: it changes with each restart."""
+        sources = ", ".join(_SOURCES)
+        found = await self._compared(
+            ask, lambda matchers: queries.moved(self.layout, matchers, sources, _MOVED_S), pods
+        )
+        moved: dict[ContainerRef, str] = {}
+        for series in found:
+            source = " and ".join(_value(series, label) for label in _SOURCES if label in series.labels)
+            container = ContainerRef(*(series.labels.get(name, "") for name in self.layout.names))
+            moved[container] = (
+                f"its series are of {source or 'no job'} now, and were of another {_MOVED_S // 3600} h ago"
+            )
+        self.moved = MappingProxyType(moved)
+
+    async def _find_owners(self, ask: Ask) -> None:
+        """Whether earlier pods of a workload could be told from its series. It is of no use otherwise: a server that
+        refuses this is asked for the rest all the same."""
+        try:
+            found = await ask(queries.owners(self.layout))
+        except MetricsError as error:
+            if not error.of_query:
+                raise
+        else:
+            if not found:
+                detail = f"{queries.OWNER} is missing: histories are limited to the names of pods that live"
+                self.notes += (Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail),)
 
     async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Read off the samples of one series how often it is scraped; how often is in no API."""
@@ -133,24 +174,25 @@ class Survey:
 
     async def _find_disputes(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
         """Compare copies of series. The answers are empty where copies agree."""
-        used = await self._disputed(ask, queries.disputed_bytes, pods)
-        cores = await self._disputed(ask, queries.disputed_cores, pods)
+        least = max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
+        used = await self._compared(
+            ask, lambda matchers: queries.disputed_bytes(self.layout, matchers, _LOOK_BACK_S, least), pods
+        )
+        cores = await self._compared(
+            ask, lambda matchers: queries.disputed_cores(self.layout, matchers, _LOOK_BACK_S, least), pods
+        )
         disputes = {**disputes_in(used, self.layout, _mebibytes), **disputes_in(cores, self.layout, _cores)}
         self.disputed = MappingProxyType(disputes)
 
-    async def _disputed(
-        self, ask: Ask, query: Callable[[Layout, str, int, int], str], pods: AbstractSet[PodRef]
-    ) -> list[Series]:
-        """What differs among these pods; asked in halves where it is too much at once."""
-        least = max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
+    async def _compared(self, ask: Ask, query: Callable[[str], str], pods: AbstractSet[PodRef]) -> list[Series]:
+        """What a query finds of these pods, by matchers; asked in halves where it is too much at once."""
         try:
-            matchers = queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED)
-            return await ask(query(self.layout, matchers, _LOOK_BACK_S, least))
+            return await ask(query(queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED)))
         except MetricsError as error:
             if len(pods) == 1 or not error.too_much:
                 raise
         some = frozenset(sorted(pods)[: len(pods) // 2])
-        return [*await self._disputed(ask, query, some), *await self._disputed(ask, query, pods - some)]
+        return [*await self._compared(ask, query, some), *await self._compared(ask, query, pods - some)]
 
 
 def pod_of(series: Series, layout: Layout) -> PodRef:
@@ -216,7 +258,7 @@ def _exported(layout: Layout) -> tuple[Problem, ...]:
         return ()
     labels = ", ".join(layout.names)
     detail = f"usage is read by the labels {labels}: its scrapes do not honour labels (honorLabels: true would)"
-    return (Problem("Prometheus", "ExportedLabels", detail),)
+    return (Problem("Prometheus", Trouble.EXPORTED_LABELS, detail),)
 
 
 def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:

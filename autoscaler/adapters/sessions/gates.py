@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from autoscaler.adapters.prometheus.answers import Series
+from autoscaler.adapters.prometheus.layout import whose
 from autoscaler.core.foreign import shown
 from autoscaler.core.model import PodRef
 
@@ -77,10 +78,11 @@ def of_series(
     found: dict[str, list[float]] = {}
     homeless = False
     for one in series:
-        home = one.labels.get("namespace", namespace if namespaced else "")
+        names, _ = whose(one.labels)
+        home = names.namespace or (namespace if namespaced else "")
         homeless = homeless or not home
         if home == namespace and len(one.values):
-            found.setdefault(one.labels.get("pod", ""), []).append(float(one.values[-1]))
+            found.setdefault(names.pod, []).append(float(one.values[-1]))
     return {PodRef(namespace, pod): _greatest(found.get(pod, ()), source, homeless) for pod in pods}
 
 

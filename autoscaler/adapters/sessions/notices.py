@@ -16,6 +16,7 @@ from autoscaler.adapters.sessions.http import REFUSED, Failure, PodHttp
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.plan import Drain
 from autoscaler.core.policy import PodEndpoint
+from autoscaler.core.problems import Trouble
 
 BY = "bridge-autoscaler"
 _LONGEST = timedelta(minutes=10)
@@ -155,7 +156,7 @@ class Notices:
             state.failing = kind
             what = "to take no new sessions" if state.sent else "that it may take new sessions again"
             how = "given up" if state.given_up else "tried again"
-            self._warn(Problem(f"{addressee.pod}", "NotTold", f"not told {what}: {failure.text}; {how}"))
+            self._warn(Problem(f"{addressee.pod}", Trouble.NOT_TOLD, f"not told {what}: {failure.text}; {how}"))
 
 
 def _addressee(drain: Drain) -> Addressee | None:

@@ -51,15 +51,24 @@ def asked(query: str, namespace: str, pods: Iterable[str], cluster: Collection[s
     return in_cluster(named, cluster)
 
 
+NOT_SAID = (
+    "it does not say of which cluster, though prometheus.layout.clusterMatcher is set: write $cluster among its "
+    'matchers, like {pod=~"$pod",$cluster}'
+)
+
+
 class ClusterUnknown(Exception):
     """It is not known of which cluster the series are that a query would find. The text says why."""
 
 
-def matchers_for(query: str, cluster: tuple[str, ...] | Gap) -> tuple[str, ...]:
+def matchers_for(query: str, cluster: tuple[str, ...] | Gap, chosen: Sequence[str] = ()) -> tuple[str, ...]:
     """The matchers of the cluster, for `asked`. Raises `ClusterUnknown`: pods of another cluster may have these names.
 
-    A query that does not say `$cluster` is asked as long as there are not known to be several.
+    `chosen`: the matchers by which settings choose one of several clusters; none: they do not. A query that does not
+    say which is asked as long as there are not known to be several.
     """
+    if not says_cluster(query, chosen):
+        raise ClusterUnknown(NOT_SAID)
     if not isinstance(cluster, Gap):
         return cluster
     if names_cluster(query) or cluster.reason is Reason.CLUSTER_AMBIGUOUS:
@@ -70,6 +79,12 @@ def matchers_for(query: str, cluster: tuple[str, ...] | Gap) -> tuple[str, ...]:
 def names_cluster(query: str) -> bool:
     """Whether the query says itself which cluster it is for."""
     return "$cluster" in query
+
+
+def says_cluster(query: str, chosen: Sequence[str]) -> bool:
+    """Whether a query is for one cluster where settings choose one by these matchers: by `$cluster`, or as they do."""
+    labels = (matcher.partition("=")[0].rstrip("!") for matcher in chosen)
+    return names_cluster(query) or all(re.search(rf"\b{re.escape(label)}\s*[=!]", query) for label in labels)
 
 
 def names_namespace(query: str) -> bool:

@@ -22,6 +22,7 @@ from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.ranges import MOST_PODS
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.sessions.gates import Reading, of_series
 from autoscaler.adapters.sessions.http import TIMEOUT_S, PodHttp
 from autoscaler.adapters.sessions.notices import Notices, Told
@@ -63,10 +64,10 @@ class PodSessions:
     """`ports.Sessions` over a Prometheus and the pods themselves.
 
     `cluster` is asked whether a pod that is to be called off is still there. `now`: the API server's time.
-    `of_cluster`: the matchers that select this cluster's series in Prometheus, or why they are not known. `changed`
-    hears of each pod of which something else is known than before, and of each that was told to take no new sessions;
-    of another number it does not. `told` hears of each notice, and `warn` of what a pod could not be told. All methods
-    belong to one event loop.
+    `of_cluster`: the matchers that select this cluster's series in Prometheus, or why they are not known. `chosen`:
+    those by which settings choose one of several clusters. `changed` hears of each pod of which something else is known
+    than before, and of each that was told to take no new sessions; of another number it does not. `told` hears of each
+    notice, and `warn` of what a pod could not be told. All methods belong to one event loop.
     """
 
     def __init__(
@@ -83,12 +84,16 @@ class PodSessions:
         pod_timeout_s: float = TIMEOUT_S,
         query_timeout_s: float = _QUERY_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
+        chosen: tuple[str, ...] = (),
+        traffic: Traffic | None = None,
     ) -> None:
-        self._api = PrometheusApi(replace(prometheus, timeout_s=min(query_timeout_s, prometheus.timeout_s)))
+        access = replace(prometheus, timeout_s=min(query_timeout_s, prometheus.timeout_s))
+        self._api = PrometheusApi(access, traffic)
         self._http = PodHttp(pod_timeout_s)
         self._cluster = cluster
         self._now = now
         self._of_cluster = of_cluster
+        self._chosen = chosen
         self._changed = changed
         self._interval_s = interval_s
         self._monotonic = monotonic
@@ -172,7 +177,7 @@ class PodSessions:
         names, source = [one.drain.pod.name for one in pods], self._api.address
         failure, found = None, {}
         try:
-            which = matchers_for(query, self._of_cluster())
+            which = matchers_for(query, self._of_cluster(), self._chosen)
             async with self._queries:
                 answer = await in_thread(self._api.instant, asked(query, namespace, names, which))
         except ClusterUnknown as error:

@@ -13,6 +13,7 @@ from autoscaler.adapters.telemetry.migrations import move_word
 from autoscaler.core.actions import Evict, OutcomeKind, Resize, Scale
 from autoscaler.core.model import Problem, Resource
 from autoscaler.core.plan import Check
+from autoscaler.core.problems import NOTES
 from autoscaler.core.reasons import Reason
 from autoscaler.core.trail import sentence
 from autoscaler.ports import Done, Journal, Turn, WakeKind
@@ -172,7 +173,7 @@ class MetricsJournal:
         self._action_s = seconds("action", "How long the API server takes to answer a resize.")
         self._age_s = gauge("measurement_age_seconds", "Age of the newest measurement of usage; NaN before the first.")
         self._pods = gauge("pods", "Pods that each policy selects, at the last tick.", "policy")
-        self._problems = gauge("problems", "Problems that belong to no single pod, at the last tick.")
+        self._problems = gauge("problems", "Problems that belong to no single pod, notes left out, at the last tick.")
         gauge("leader", "1 while this replica acts, 0 while it stands by.").set_function(leading)
         gauge("build_info", "Always 1.", "version").labels(__version__).set(1)
         self._age_s.set(float("nan"))
@@ -203,7 +204,7 @@ class MetricsJournal:
             self._pods.clear()
             for policy, count in Tally(d.policy for d in turn.plan.decisions if d.policy is not None).items():
                 self._pods.labels(policy).set(count)
-            self._problems.set(len(turn.plan.problems))
+            self._problems.set(sum(problem.reason not in NOTES for problem in turn.plan.problems))
 
 
 class Journals:

@@ -29,6 +29,7 @@ from autoscaler.cli.rendering.words import (
     verdict,
 )
 from autoscaler.core.actions import OutcomeKind
+from autoscaler.core.problems import NOTES
 
 WIDE = 130  # columns from which the steps have a column of their own
 
@@ -40,7 +41,8 @@ def render_table(document: Document, *, width: int = 80, color: bool = False) ->
         parts += [*_block(item, width), ""]
     for problem in document.problems:
         text = f"{problem.source}: {problem.reason}: {problem.detail}"
-        parts.append(_labelled("Problem", text, width, indent="", style="yellow"))
+        label = "Note" if problem.reason in NOTES else "Problem"
+        parts.append(_labelled(label, text, width, indent="", style="yellow"))
     return _text([*parts, Text(summary(document), "bold")], width, color)
 
 

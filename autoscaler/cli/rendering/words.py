@@ -10,6 +10,7 @@ from autoscaler.cli.document import ActionWord, Amounts, CheckPart, ContainerPar
 from autoscaler.core.drift import Side
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import Strategy
+from autoscaler.core.problems import NOTES
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import parse_cpu, parse_memory
 
@@ -168,8 +169,10 @@ def summary(document: Document) -> str:
     """`3 to resize, 1 proposed only, 2 held, 1 at target`."""
     counts = Counter(_group(item) for item in document.items)
     texts = [f"{counts[group]} {group}" for group in _GROUPS if counts[group]]
-    if document.problems:
-        texts.append(f"{len(document.problems)} problem{'s' if len(document.problems) > 1 else ''}")
+    notes = sum(problem.reason in NOTES for problem in document.problems)
+    for count, word in ((len(document.problems) - notes, "problem"), (notes, "note")):
+        if count:
+            texts.append(f"{count} {word}{'s' if count > 1 else ''}")
     return ", ".join(texts if document.items else ["no pod is selected", *texts])
 
 

@@ -167,10 +167,10 @@ async def test_headers_and_the_tenant_arrive_as_they_are(prometheus: PrometheusS
 @pytest.mark.parametrize(
     "respond", [lambda: web.Response(status=401, text="no org id"), lambda: refusal(401, "x", "no org id")]
 )
-async def test_without_a_tenant_the_setting_is_named(
+async def test_prm_09_without_a_tenant_the_setting_is_named(
     prometheus: PrometheusServer, respond: Callable[[], web.Response]
 ) -> None:
-    """PRM-09"""
+    """One that is given is sent as it is, and whether the server is there is asked for by a query like any other."""
 
     def check(request: Asked) -> web.StreamResponse | None:
         return None if request.headers.get("X-Scope-OrgID") == "a|b" else respond()

@@ -276,3 +276,31 @@ async def test_an_exporter_is_not_taken_for_what_it_exports(prometheus: Promethe
     measured = await measure(prometheus.url, {sim: POLICY, exporter: POLICY})
     assert_uses(measured, sim, 0.5, GIB)
     assert_uses(measured, exporter, 0.1, GIB / 4)
+
+
+async def test_a_source_that_has_changed_lately_is_told_and_another_address_of_it_is_not(
+    prometheus: PrometheusServer,
+) -> None:
+    """Two hours ago there was another job, another job as well, another instance of the same job, or nothing."""
+    names = ("renamed", "joined", "restarted", "young", "endpoint")
+    of = {name: ContainerRef("moved", name, "app") for name in names}
+
+    def scraped(name: str, ago: tuple[int, int], **by: str) -> list[Series]:
+        return series({**of[name]._asdict(), **by}, 0.5, GIB, ago=ago)
+
+    past, lately, always = (9000, 600), (585, 0), (9000, 0)
+    prometheus.write(
+        [
+            *scraped("renamed", past, job="a") + scraped("renamed", lately, job="b"),
+            *scraped("joined", always, job="a") + scraped("joined", lately, job="b"),
+            *scraped("restarted", past, job="a", instance="1") + scraped("restarted", lately, job="a", instance="2"),
+            *scraped("young", lately, job="b"),
+            *scraped("endpoint", past, job="a", metrics_path="/metrics/resource"),
+            *scraped("endpoint", lately, job="a", metrics_path="/metrics/cadvisor"),
+        ]
+    )
+    measured = await measure(prometheus.url, dict.fromkeys(of.values(), POLICY))
+    assert dict(measured.moved) == {
+        of[name]: f"its series are of {source} now, and were of another 2 h ago"
+        for name, source in (("renamed", 'job="b"'), ("endpoint", 'job="a" and metrics_path="/metrics/cadvisor"'))
+    }

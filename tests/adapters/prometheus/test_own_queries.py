@@ -1,4 +1,4 @@
-"""A policy's own query that fails costs its own signal, and nothing else."""
+"""A query for a signal that is refused costs that signal, and nothing else: policies' own, and those built in."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.prometheus import layout
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.policy import Policy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid
+from autoscaler.core.recommender import Grid, Signal
 from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
-from tests.adapters.prometheus.written import Everything, history, measure, usage
+from tests.adapters.prometheus.written import Everything, history, measure, told, usage
 from tests.rig.prometheus_server import PrometheusServer
 
 SIM = ContainerRef("sim", "sim-0", "app")
@@ -26,6 +28,14 @@ class Frames(Everything):
     @property
     def signals(self) -> frozenset[str]:
         return frozenset({"frameTime", "players"})
+
+
+class Pressed(Everything):
+    """Reads two signals that come built in."""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({Signal.THROTTLED, Signal.CPU_PRESSURE})
 
 
 OWN = {"frameTime": 'frame_seconds{pod=~"$pod"}', "players": 'max by (namespace, pod) (players{pod=~"$pod"})'}
@@ -91,6 +101,67 @@ async def test_a_server_in_trouble_is_no_fault_of_the_query() -> None:
     assert [problem.reason for problem in found.problems] == [Reason.METRICS_UNAVAILABLE]
 
 
+PRESSURE = f"rate({layout.CPU_PRESSURE}"
+
+
+async def refused(word: str, answer: Callable[[], web.Response]) -> tuple[Measurements, Measurements]:
+    """What comes of it where every range query with that word is answered so; and a minute later of a server that
+    answers everything."""
+    server = FakePrometheus(1_795_759_217, {SIM: (lambda at: 0.5, lambda at: 1e9)})
+    server.intercept = lambda path, form: answer() if path.endswith("query_range") and word in form["query"] else None
+    policy = replace(POLICY, recommender=Pressed({}), signals={})
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url, timeout_s=5), now=lambda: server.clock)
+        metrics.follow({SIM: policy})
+        during = await metrics.measure_once()
+        server.intercept, server.now = None, server.now + 60
+        after = await metrics.measure_once()
+        metrics.close()
+    return during, after
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: refusal(422, "execution", "found duplicate series for the match group"),
+        lambda: refusal(400, "bad_data", "parse error: unknown function"),
+        lambda: refusal(422, "execution", "query processing would load too many samples into memory"),
+    ],
+)
+async def test_so_it_is_with_signals_that_come_built_in(answer: Callable[[], web.Response]) -> None:
+    """Nor is it said that nodes do not count pressure: nobody knows. It comes back by itself."""
+    during, after = await refused(PRESSURE, answer)
+    state = history(during, SIM).state
+    np.testing.assert_allclose(state.cpu, 0.5)
+    np.testing.assert_allclose(state.memory, 1e9)
+    assert np.isnan(state.signal(Signal.CPU_PRESSURE)).all()
+    assert np.isfinite(state.signal(Signal.THROTTLED)).all()
+    (problem,) = during.problems
+    assert problem.reason is Trouble.SIGNAL_UNAVAILABLE
+    assert problem.detail.startswith("the signal cpuPressure of policy bridges is missing: http://127.0.0.1:")
+    assert after.problems == ()
+    assert np.isfinite(history(after, SIM).state.signal(Signal.CPU_PRESSURE)[-1])
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        (PRESSURE, lambda: refusal(503, "unavailable", "starting")),
+        (PRESSURE, lambda: web.Response(text="<html>Log in</html>", content_type="text/html")),
+        (layout.MEMORY, lambda: refusal(422, "execution", "found duplicate series")),
+        (layout.CPU, lambda: refusal(400, "bad_data", "parse error")),
+    ],
+)
+async def test_trouble_of_the_server_and_usage_itself_cost_the_batch(
+    word: str, answer: Callable[[], web.Response]
+) -> None:
+    during, after = await refused(word, answer)
+    lost = during.of(SIM)
+    assert isinstance(lost, Gap)
+    assert lost.reason is Reason.METRICS_UNAVAILABLE
+    assert np.isfinite(history(after, SIM).state.signal(Signal.CPU_PRESSURE)).all()
+
+
 async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> None:
     """Two series for one match: an error that depends on the data, which no check of the grammar can foresee."""
     sim = SIM._replace(namespace="own-fails")
@@ -100,5 +171,5 @@ async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> No
     signals = OWN | {"frameTime": f"{memory} / on (pod) {memory}"}
     found = await measure(prometheus.url, {sim: replace(POLICY, grid=Grid(60, 600), signals=signals)})
     assert isinstance(found.of(sim), History)
-    assert [problem.reason for problem in found.problems] == ["SignalUnavailable"]
+    assert told(found) == ["SignalUnavailable"]
     assert "duplicate series" in found.problems[0].detail

@@ -19,7 +19,7 @@ from autoscaler.core.history import ContainerRef, Gap, History
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid, Samples, Situation, Target, WindowRecommender
-from tests.adapters.prometheus.written import history, measure
+from tests.adapters.prometheus.written import history, measure, told
 from tests.rig.prometheus_server import STALE, PrometheusServer
 
 pytestmark = pytest.mark.rig
@@ -73,7 +73,7 @@ async def test_usage_is_measured_once_however_often_it_is_exported(prometheus: P
     prometheus.write(series)
     policy = Policy("p", Window({}), grid=Grid(60, 1200), rate_window=timedelta(minutes=2))
     measured = await measure(prometheus.url, {app: policy, lone: policy})
-    assert measured.problems == ()
+    assert told(measured) == []
     assert measured.of(lone) == Gap(Reason.NO_DATA, "no samples in Prometheus")
     found = history(measured, app)
     assert len(found.state) == 20
@@ -167,7 +167,7 @@ async def test_ranges_that_are_too_much_are_halved(narrow: PrometheusServer) -> 
     narrow.write(memory_series(labels_of(container), [1e9] * len(at), at) for container in containers)
     policy = Policy("p", Window({}), grid=Grid(60, 2 * 3600))
     measured = await measure(narrow.url, dict.fromkeys(containers, policy))
-    assert measured.problems == ()
+    assert told(measured) == []
     for container in containers:
         found = history(measured, container)
         assert len(found.state) == 120

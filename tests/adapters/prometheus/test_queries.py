@@ -79,6 +79,8 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
                 queries.clusters(layout.labelled(variant), selector),
                 queries.disputed_cores(one, selector, 600, 16),
                 queries.disputed_bytes(one, selector, 600, 16),
+                queries.moved(one, selector, "job, metrics_path", 7200),
+                queries.owners(one),
                 queries.in_cluster("max by (namespace, pod) (frames{$cluster})", cluster),
             }
     return found

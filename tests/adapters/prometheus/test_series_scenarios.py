@@ -8,10 +8,22 @@ import pytest
 
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, Measurements
-from autoscaler.core.model import Pod
+from autoscaler.core.model import Pod, Problem
 from autoscaler.core.plan import Plan
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
-from tests.adapters.prometheus.written import GIB, POLICY, assert_uses, history, measure, series, usage
+from tests.adapters.prometheus.written import (
+    GIB,
+    POLICY,
+    Everything,
+    assert_uses,
+    gauge,
+    history,
+    measure,
+    series,
+    told,
+    usage,
+)
 from tests.build import config, container, fixed, pod, policy, snapshot
 from tests.rig.prometheus_server import PrometheusServer
 
@@ -26,14 +38,32 @@ def planned(measured: Measurements, *pods: Pod) -> Plan:
 
 
 async def test_ser_01_usage_alone_is_enough(prometheus: PrometheusServer) -> None:
-    """Owners come from the API server: nothing of kube-state-metrics is read."""
+    """Owners come from the API server: nothing of kube-state-metrics is needed, and one note says what it would add."""
     wanted = {ContainerRef("ser-01", f"sim-{i}", "app"): POLICY for i in range(2)}
     prometheus.write(one for each in wanted for one in usage(each, 0.5, GIB))
     measured = await measure(prometheus.url, wanted)
     pods = [replace(pod(name=each.pod, namespace=each.namespace), workload="StatefulSet/sim") for each in wanted]
     plan = planned(measured, *pods)
     assert [decision.reason for decision in plan.decisions] == [Reason.INCREASE] * 2
-    assert plan.problems == ()
+    detail = "kube_pod_owner is missing: histories are limited to the names of pods that live"
+    assert plan.problems == (Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail),)
+
+
+async def test_ser_02_what_kube_state_metrics_says_is_of_its_pods_and_not_its_own(prometheus: PrometheusServer) -> None:
+    """It is scraped without honouring labels. A policy's own query reads it, with and without grouping."""
+    sim, exporter = ContainerRef("ser-02", "sim-0", "app"), ContainerRef("ser-02-monitoring", "ksm-0", "ksm")
+    cluster = {"cluster": "ser-02"}
+    prometheus.write(usage(sim, 0.5, GIB, **cluster) + usage(exporter, 0.5, GIB, **cluster))
+    own = {**exporter._asdict(), "exported_namespace": sim.namespace, "exported_pod": sim.pod, **cluster}
+    prometheus.write([gauge("kube_pod_owner", {**own, "owner_name": "sim"}, 1)])
+    rows = 'kube_pod_owner{exported_pod=~"$pod",$cluster}'
+    signals = {"raw": rows, "grouped": f"sum by (exported_namespace, exported_pod) ({rows})"}
+    policy = replace(POLICY, recommender=Everything(dict.fromkeys(signals, 1)), signals=signals)
+    measured = await measure(prometheus.url, {sim: policy, exporter: policy})
+    for name in signals:
+        assert set(history(measured, sim).state.signal(name).tolist()) == {1}
+        assert np.isnan(history(measured, exporter).state.signal(name)).all()
+    assert Trouble.HISTORY_LIMITED_TO_LIVE_PODS not in [problem.reason for problem in measured.problems]
 
 
 async def test_ser_05_a_container_that_came_back_is_counted_once(prometheus: PrometheusServer) -> None:
@@ -85,7 +115,7 @@ async def test_ser_08_a_pair_counts_as_one(prometheus: PrometheusServer) -> None
     measured = await measure(prometheus.url, {app: POLICY, alone: POLICY})
     assert_uses(measured, app, 0.5, GIB)
     assert history(measured, app).state.end_at.tolist() == history(measured, alone).state.end_at.tolist()
-    assert measured.problems == ()
+    assert told(measured) == []
 
 
 async def test_ser_10_a_pod_that_moved_has_one_timeline(prometheus: PrometheusServer) -> None:

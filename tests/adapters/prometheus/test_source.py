@@ -508,6 +508,28 @@ async def test_progress_counts_requests() -> None:
     assert len(server.ranges) > 2
 
 
+@pytest.mark.parametrize(("away_s", "most"), [(600, 4), (6 * 3600, 2)])
+async def test_what_an_outage_left_out_is_read_two_queries_at_a_time(away_s: int, most: int) -> None:
+    """As a back-fill is. A few instants are read with as many as a turn has."""
+    server, under_way, seen = fake("a", "b"), 0, 0
+
+    async def slow() -> web.StreamResponse:
+        nonlocal under_way, seen
+        under_way += 1
+        seen = max(seen, under_way)
+        await asyncio.sleep(0.05)
+        under_way -= 1
+        return result("matrix", [])
+
+    policy = replace(SIGNALS_POLICY, grid=HOUR)
+    async with measuring(server, {ref("a"): policy, ref("b"): policy}) as metrics:
+        await metrics.measure_once()
+        server.intercept = lambda path, form: slow() if path.endswith("query_range") else None
+        server.now += away_s
+        await metrics.measure_once()
+    assert seen == most
+
+
 async def test_run_measures_and_takes_up_new_containers_at_once() -> None:
     server = fake("a", "b")
     async with measuring(server, {ref("a"): POLICY}) as metrics:

@@ -10,6 +10,7 @@ from autoscaler.adapters.prometheus.layout import ANY, VARIANTS
 from autoscaler.adapters.prometheus.survey import VALID_S, Survey, disputes_in
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import PodRef
+from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 
 SIM = PodRef("sim", "sim-0")
@@ -49,11 +50,31 @@ async def test_it_is_asked_for_every_ten_minutes() -> None:
     endpoint, survey = Endpoint(sim()), Survey(ANY)
     await survey.renew(endpoint, {SIM}, 0)
     first = len(endpoint.asked)
-    assert first <= 5
+    assert first <= 7
     await survey.renew(endpoint, {SIM}, VALID_S - 1)
     assert len(endpoint.asked) == first
     await survey.renew(endpoint, {SIM}, VALID_S)
     assert len(endpoint.asked) == 2 * first
+
+
+async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.fails = lambda query: "kube_pod_owner" in query
+    await survey.renew(endpoint, {SIM}, 0)
+    assert survey.usable
+    assert survey.notes == ()
+    await survey.renew(endpoint, {SIM}, VALID_S - 1)
+    assert len(endpoint.asked) == 7
+
+
+async def test_a_server_that_refuses_questions_about_gpus_is_asked_for_the_rest() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.fails = lambda query: "DCGM" in query
+    await survey.renew(endpoint, {SIM}, 0, gpus=True)
+    assert survey.usable
+    assert survey.interval_known
+    (note,) = [note for note in survey.notes if note.reason is Trouble.SIGNAL_UNAVAILABLE]
+    assert note.detail.startswith("of which pods GPUs are is not known: the server query processing would load")
 
 
 async def test_how_often_it_is_scraped_is_asked_for_again_until_it_is_known() -> None:

@@ -11,6 +11,7 @@ from autoscaler.adapters.prometheus.layout import ANY, CPU, IN_USE, MEMORY, Layo
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, History, Measurements
 from autoscaler.core.policy import Policy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.recommender import Grid, Samples, Signal, Situation, Target, WindowRecommender
 from tests.rig.prometheus_server import Series
 
@@ -85,6 +86,12 @@ async def measure(url: str, wanted: Mapping[ContainerRef, Policy], layout: Layou
     measured = await metrics.measure_once()
     metrics.close()
     return measured
+
+
+def told(measured: Measurements) -> list[str]:
+    """The problems, less the note that kube-state-metrics is not there: most tests write usage alone."""
+    reasons = [problem.reason for problem in measured.problems]
+    return [reason for reason in reasons if reason is not Trouble.HISTORY_LIMITED_TO_LIVE_PODS]
 
 
 def history(measured: Measurements, container: ContainerRef) -> History:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from autoscaler.adapters.sessions.query import NOT_SAID
 from autoscaler.core.history import Gap
 from autoscaler.core.model import PodRef
 from autoscaler.core.policy import DrainPolicy
@@ -61,6 +62,18 @@ async def test_no_sessions_for_a_minute_open_a_gate() -> None:
         assert len(seen.changed) == 2  # when nobody was there at first, and when it opened
         gate = seen.sessions.latest()[BRIDGE]
         assert (gate.uid, gate.measured_at, gate.known) == ("u-1", NOW, True)
+
+
+async def test_what_an_exporter_says_of_a_pod_is_not_its_own() -> None:
+    """Scraped without honouring labels: the plain ones are the exporter's."""
+
+    def exported(query: str) -> web.Response:
+        own = {"namespace": "sim", "pod": "exporter-0", "exported_namespace": "sim"}
+        return vector(({**own, "exported_pod": "bridge-0"}, "3"), ({**own, "exported_pod": "bridge-1"}, "4"))
+
+    async with asking(exported) as seen:
+        seen.follow(drain(HOW))
+        assert await seen.looks(1) == [(False, "3 sessions")]
 
 
 async def test_a_number_that_flaps_from_scrape_to_scrape_keeps_a_gate_closed_however_often_a_sample_is_read() -> None:
@@ -274,6 +287,24 @@ async def test_the_cluster_is_part_of_what_is_asked() -> None:
         'sum by (namespace, pod) (bridge_sessions{pod=~"(?:bridge-0)",cluster=~".*"})',
         'sum by (namespace, pod) (bridge_sessions{pod=~"(?:bridge-0)",cluster="eu",site=~"a|"})',
     ]
+
+
+async def test_where_settings_choose_a_cluster_a_query_that_says_none_closes_its_gate() -> None:
+    """The pod of another cluster that has the name may have no sessions. One that names the same labels is asked."""
+    chosen = ('cluster="eu"', 'site!=""')
+    literal = 'sum by (namespace, pod) (bridge_sessions{cluster="eu", site != "", pod=~"$pod"})'
+    partly = literal.replace('cluster="eu", ', 'my_cluster="eu", ')
+    for query, closed in ((QUERY, True), (partly, True), (literal, False), (IN_CLUSTER, False)):
+        asked = list[str]()
+        async with asking(lambda query: of("0"), asked, of_cluster=lambda: chosen, chosen=chosen) as seen:
+            seen.follow(drain(DrainPolicy(query=query)))
+            (found,) = await seen.looks()
+            if closed:
+                assert found == (False, f"not known: {seen.url}: {NOT_SAID}")
+                assert not seen.sessions.latest()[BRIDGE].known
+            else:
+                assert found == AT_FIRST
+            assert bool(asked) is not closed
 
 
 @pytest.mark.parametrize("query", [QUERY, IN_CLUSTER])
