@@ -112,8 +112,10 @@ class Decisions:
         waited = f"{report.detail or report.phase} for {int((self._now - due_at).total_seconds())} s past its deadline"
         course = self._migrations.consider(pod, policy, due_at, target, waited, check)
         if self._now >= due_at and not course.gives_up:
-            return _moved(pod, policy, course)
-        if course.gives_up:
+            if course.hold is None or away(pod, node) is None:
+                return _moved(pod, policy, course)
+            rung = course.hold
+        elif course.gives_up:
             given_up = revert(pod, report.phase, node, course.detail)
             rung = Hold(Reason.DEADLINE_PASSED, course.detail) if given_up is None else given_up
             if isinstance(rung, Rung):

@@ -586,6 +586,10 @@ def test_what_has_no_target_is_not_taken_for_enough(cpu: str | None, memory: str
     assert f"not known whether it still needs the {lacking} that was asked for" in decision.detail
     more = SCENE.but(policies=(replace(moving(), recommender=fixed(None, "8Gi")),)).decision()
     assert more.reason is Reason.MIGRATE
+    gone = SCENE.but(
+        policies=(replace(moving(), recommender=fixed(cpu, memory)),), nodes=(node(ready=False), node("node-b"))
+    )
+    assert gone.decision().reason is Reason.NODE_NOT_READY
 
 
 def test_a_move_is_shown_before_the_resize_is_even_asked_for() -> None:

@@ -83,7 +83,7 @@ def test_a_hold_says_why_and_what_to_do() -> None:
         "selected by one and two. More than one policy selects this pod. "
         "Narrow one of the selectors that the detail names, until one policy is left."
     )
-    assert PodEvent.held(decision(reason=Reason.NO_DATA, detail=""), NOW).note == Reason.NO_DATA.meaning
+    assert PodEvent.held(decision(reason=Reason.DECREASE, detail=""), NOW).note == Reason.DECREASE.meaning
 
 
 def test_outcomes_that_pass_by_themselves_are_no_event() -> None:
