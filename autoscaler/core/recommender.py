@@ -61,6 +61,7 @@ class Signal(StrEnum):
     CPU_PRESSURE = "cpuPressure"  # share of time in which some task waited for a CPU (PSI)
     MEMORY_PRESSURE = "memoryPressure"  # share of time in which some task waited for memory (PSI)
     MEMORY_PEAK = "memoryPeak"  # peak, bytes with page cache, since the container started; as the kernel counts it
+    MEMORY_LIMIT = "memoryLimit"  # bytes; missing where there is none
     GPU_MEMORY = "gpuMemory"  # peak, bytes
     GPU_MEMORY_FILLED = "gpuMemoryFilled"  # peak, share of the fullest of its devices that is taken, by whomever
     GPU_UTILISATION = "gpuUtilisation"  # share of time in which the busiest of its devices worked
