@@ -7,6 +7,7 @@ never shown without throttled time and OOM episodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,18 +43,19 @@ class Scores:
     reserved_hours: float
 
 
-def score(demand: Values, limit: Values, step_s: float, unscored: int = 0) -> Scores:
+def score(demand: Values, limit: Values, step_s: float, unscored: int = 0, *, kills: bool = True) -> Scores:
     """Score `limit`, in force during each sample of `demand`; both of one length, samples of `step_s` seconds.
 
-    The first `unscored` samples do not count. Where demand is not known (NaN) nothing is scored but a resize. Raises
-    `ValueError` if nothing is left.
+    The first `unscored` samples do not count. `kills`: whether demand above the limit ends the container, as it does
+    for memory and not for CPU. Where demand is not known (NaN) nothing is scored but a resize. Raises `ValueError` if
+    nothing is left.
     """
     demand, limit = demand[unscored:], limit[unscored:]
     changed = np.abs(np.diff(limit)) > _CHANGE * limit[:-1]
     known = np.isfinite(demand)
     if not known.any():
         raise ValueError("no sample is left to be scored")
-    over = known & (demand > limit)
+    over = known & (demand > limit) if kills else np.zeros(len(demand), np.bool_)
     began = over & ~np.concatenate(([False], over[:-1]))
     wanted, given = demand[known], limit[known]
     used = np.minimum(wanted, given)
@@ -93,11 +95,11 @@ def mean(scores: list[Scores]) -> Scores:
     """The macro mean: every trace counts once, however long it is. Counts are sums. Raises `ValueError` for none."""
     if not scores:
         raise ValueError("there is nothing to take the mean of")
-    made: dict[str, float] = {}
+    made: dict[str, Any] = {}
     for one in fields(Scores):
-        values = [getattr(each, one.name) for each in scores]
-        made[one.name] = sum(values) / (1 if one.type == "int" else len(values))
-    return Scores(**made)  # type: ignore[arg-type]  # counts stay whole, as sums of whole numbers are divided by 1
+        whole = sum(getattr(each, one.name) for each in scores)
+        made[one.name] = whole if one.type == "int" else whole / len(scores)
+    return Scores(**made)
 
 
 def gap_closed(reserved: float, of_vpa: float, of_oracle: float) -> float | None:
