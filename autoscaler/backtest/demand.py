@@ -71,6 +71,11 @@ class Demand:
     def turns(self) -> int:
         return len(self.values) // self.per_turn
 
+    @property
+    def blank(self) -> NDArray[np.bool_]:
+        """The turns in whose interval nothing was recorded of this resource."""
+        return np.asarray(np.isnan(self.values).reshape(self.turns, self.per_turn).all(axis=1))
+
     def of(self, column: Column) -> Values | None:
         """The values of a column, if it was recorded."""
         return self.values if column is self.replayed.column else self.beside.get(column)

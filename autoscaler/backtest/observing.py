@@ -123,7 +123,13 @@ class Observations:
         return Interval(float(used[-1]), bool(over.any()))
 
     def between(self, first: int, last: int) -> Samples:
-        """The samples of the turns from `first` up to `last`, exclusive."""
+        """The samples of the turns from `first` up to `last`, exclusive. They cannot be written to."""
         part = slice(first, last)
+        end_at, cpu, memory = self._end_at[part], self._cpu[part], self._memory[part]
+        end_at.flags.writeable = cpu.flags.writeable = memory.flags.writeable = False
+        if not self._signals:
+            return Samples(end_at, cpu, memory)
         signals = {name: values[part] for name, values in self._signals.items()}
-        return Samples(self._end_at[part], self._cpu[part], self._memory[part], signals)
+        for values in signals.values():
+            values.flags.writeable = False
+        return Samples(end_at, cpu, memory, signals)

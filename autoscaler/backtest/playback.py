@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from autoscaler.backtest.demand import Demand, Replayed
 from autoscaler.backtest.observing import Observations
 from autoscaler.core.actions import Move, Outcome, OutcomeKind, Resize
+from autoscaler.core.foreign import told
 from autoscaler.core.history import ContainerRef, History, Measurements, MemoryInUse, advance
 from autoscaler.core.model import ClusterSnapshot, Container, Node, Pod, PodRef, ResourceList, Resources, Termination
 from autoscaler.core.policy import Policy
@@ -55,9 +56,10 @@ class Playback:
         self._pod = self._first()
         self._limit = np.empty(demand.turns)
         self._turn = 0  # turns that have passed
-        self._seen = Observations(
-            demand, int(STARTS_AT.timestamp()), soft=self._soft, signals=policy.recommender.signals
-        )
+        self._now, self._interval = STARTS_AT, timedelta(seconds=demand.interval_s)
+        self._starts_s = int(STARTS_AT.timestamp())
+        self._seen = Observations(demand, self._starts_s, soft=self._soft, signals=policy.recommender.signals)
+        self._plain = policy.min_coverage == 0 and policy.grid.block == policy.grid.step and not demand.blank.any()
         self._history: History | None = None
         self._folded = 0
         self._used = 0.0
@@ -92,8 +94,7 @@ class Playback:
     def latest(self) -> Measurements:
         """All that has been seen, folded up to the end of the interval."""
         if self._folded < self._turn:
-            new, grid = self._seen.between(self._folded, self._turn), self._policy.grid
-            self._history = advance(self._history, new, self._policy.recommender, grid, sample_s=grid.step)
+            self._history = self._followed() if self._plain else self._advanced()
             self._folded = self._turn
         return Measurements(
             self._now,
@@ -113,16 +114,35 @@ class Playback:
         """For ever: no virtual time passes during a turn."""
         await asyncio.Event().wait()
 
-    # ---- the time in between
+    def _advanced(self) -> History | None:
+        new, grid = self._seen.between(self._folded, self._turn), self._policy.grid
+        return advance(self._history, new, self._policy.recommender, grid, sample_s=grid.step)
 
-    @property
-    def _now(self) -> datetime:
-        return STARTS_AT + timedelta(seconds=self._turn * self._demand.interval_s)
+    def _followed(self) -> History:
+        """The same, where each sample is a block and none is blank. What a turn costs is what a back-test lasts, so
+        that nothing is copied: all samples lie in one place."""
+        recommender, grid, step = self._policy.recommender, self._policy.grid, self._policy.grid.step
+        state, failure = (None, "") if self._history is None else (self._history.state, self._history.failure)
+        try:
+            if self._history is None:
+                state = recommender.start()
+            if not failure:
+                state = recommender.fold(state, self._seen.between(self._folded, self._turn), grid.block)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plug-in may raise anything
+            failure = told(error)
+        recent = self._seen.between(max(0, self._turn - grid.fine // step), self._turn)
+        first_at, newest_at = self._starts_s + step, self._starts_s + step * self._turn
+        return History(state, recent, newest_at, first_at, newest_at, failure)
+
+    # ---- the time in between
 
     def _pass(self) -> None:
         self._limit[self._turn] = self._size
         found = self._seen.see(self._turn, self._size)
         self._turn += 1
+        self._now += self._interval
         self._used = found.used
         if found.over and self._demand.replayed is not Replayed.CPU:
             self._kill()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscaler.backtest.demand import Demand
-from autoscaler.backtest.playback import Playback
+from autoscaler.backtest.playback import CONTAINER, Playback
 from autoscaler.core.policy import (
     ByDirection,
     Care,
@@ -60,7 +60,7 @@ def neutral(recommender: Recommender[Any], demand: Demand) -> Policy:
         recommender.name,
         recommender,
         mode=Mode.RESIZE,
-        containers=(ContainerPolicy(controlled=frozenset({resource}), limits=LimitMode.EQUAL),),
+        containers=(ContainerPolicy(CONTAINER.container, controlled=frozenset({resource}), limits=LimitMode.EQUAL),),
         stability=_FREE,
         care=_CARELESS,
         grid=Grid(demand.interval_s, _STEPS * demand.interval_s, _FINE_S),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autoscaler.backtest.demand import Replayed, ReplayError, demand_of
+from autoscaler.backtest.playback import CONTAINER, Playback
+from autoscaler.backtest.replay import neutral
 from autoscaler.backtest.running import Terms, demand_for, run, run_on
 from autoscaler.backtest.scoring import mean
+from autoscaler.core.history import History
 from autoscaler.core.model import Resource
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Abstain, Recommender, Samples, Signal, Situation, Target
@@ -212,3 +217,25 @@ def test_what_cannot_be_replayed_says_what_to_change() -> None:
         demand_for(cpu(1.0, 1.0), terms(warmup_s=3600))
     with pytest.raises(ReplayError, match="shorter than the control interval"):
         demand_of(cpu(1.0, 1.0), Replayed.CPU, 180)
+
+
+def test_what_is_followed_is_what_folding_sample_by_sample_gives() -> None:
+    """The short way that a replay takes where nothing is blank, against the way of a controller."""
+    demand = demand_for(trace("nezha_tt_gateway_0129"), terms(warmup_s=3600))
+    short, long = Scripted(), Scripted()
+    quick = Playback(demand, neutral(short, demand), idle=60)
+    usual = Playback(demand, replace(neutral(long, demand), min_coverage=0.1), idle=60)
+    for _ in range(200):
+        one, other = quick.latest().of(CONTAINER), usual.latest().of(CONTAINER)
+        assert isinstance(one, History)
+        assert isinstance(other, History)
+        for name in ("folded_until", "first_at", "newest_at", "failure"):
+            assert getattr(one, name) == getattr(other, name)
+        for left, right in ((one.recent, other.recent), (one.open, other.open), (one.state, other.state)):
+            assert left.end_at.tolist() == right.end_at.tolist()
+            assert left.cpu.tolist() == right.cpu.tolist()
+            assert np.array_equal(left.memory, right.memory, equal_nan=True)
+        with pytest.raises(ValueError, match="read-only"):
+            one.recent.cpu[0] = 1
+        asyncio.run(quick.wait(None))
+        asyncio.run(usual.wait(None))
