@@ -222,7 +222,9 @@ def learn(
 
 def _with(notes: Notes, **learned: Mapping[Any, Any]) -> Notes:
     """The notes with what was learned; the same where that is nothing new, as in most turns."""
-    new = {name: MappingProxyType(each) for name, each in learned.items() if each != getattr(notes, name)}
+    new: dict[str, Any] = {
+        name: MappingProxyType(each) for name, each in learned.items() if each != getattr(notes, name)
+    }
     return replace(notes, **new) if new else notes
 
 
