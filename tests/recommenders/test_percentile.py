@@ -100,14 +100,14 @@ def test_a_resource_without_samples_is_left_alone() -> None:
 
 
 def test_nonsense_is_missing_not_zero() -> None:
-    answer = answered(recommender(), samples([-1.0, math.inf, NAN, 2.0], [math.inf, -5.0, NAN, NAN]))
+    answer = answered(recommender(), samples([-1.0, math.inf, 1e18, 2.0], [math.inf, -5.0, NAN, 1e18]))
     assert answer.cpu is not None
     assert 2.0 <= answer.cpu <= 2.05
     assert answer.memory is None
 
 
 def test_usage_beyond_the_buckets_is_the_last_one() -> None:
-    answer = answered(recommender(), samples([1e6] * 2, [1e15] * 2))
+    answer = answered(recommender(), samples([1e4] * 2, [1e15] * 2))
     assert answer.cpu is not None
     assert answer.memory is not None
     assert 1000 <= answer.cpu <= 1020
