@@ -29,6 +29,7 @@ _COMMANDS = {
     "run": _Entry("autoscaler.cli.run:run", "Run the controller."),
     "policy": _Entry("autoscaler.cli.policy:policy", "Validate policy files; print their JSON Schema."),
     "backtest": _Entry("autoscaler.cli.backtest:backtest", "Try recommenders on recorded usage, without a cluster."),
+    "scenario": _Entry("autoscaler.cli.scenario:scenario", "Make up one-second usage of a bridge, as a trace."),
     "demo": _Entry("autoscaler.cli.demo:demo", "Show the main job on an embedded cluster."),
 }
 

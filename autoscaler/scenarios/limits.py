@@ -57,7 +57,7 @@ class Killed(NamedTuple):
     kills_s: tuple[int, ...]
 
 
-def live(scenario: Scenario, seed: int, limit: ArrayLike, seconds: int | None = None, *, most: int = 100) -> Killed:
+def live(scenario: Scenario, seed: int, limit: ArrayLike, seconds: int | None = None, *, most: int = 20) -> Killed:
     """The demand of a scenario under a limit of memory in bytes, one for all seconds or one a second.
 
     Each kill is a restart with a warm cache: sessions are lost and come back as in a storm, leak and residue are gone.
