@@ -54,7 +54,8 @@ class ReplayError(ValueError):
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
     """What is asked of one resource: `values` (cores or bytes) `step_s` seconds apart, `per_turn` of them between two
-    turns of the loop; NaN where nothing was recorded. `beside`: the other columns on the same steps."""
+    turns of the loop; NaN where nothing was recorded. `beside`: the other columns on the same steps. `start`: the size
+    at the start."""
 
     name: str
     replayed: Replayed
@@ -62,6 +63,7 @@ class Demand:
     per_turn: int
     values: Values
     beside: Mapping[Column, Values]
+    start: float
 
     @property
     def interval_s(self) -> int:
@@ -80,18 +82,13 @@ class Demand:
         """The values of a column, if it was recorded."""
         return self.values if column is self.replayed.column else self.beside.get(column)
 
-    def start(self) -> float:
-        """The size at the start: twice the peak of the first hour."""
-        first = self.values[: max(1, _FIRST_HOUR_S // self.step_s)]
-        peak = np.fmax.reduce(first)
-        return max(2 * float(peak), self.replayed.least) if np.isfinite(peak) else self.replayed.least
 
-
-def demand_of(trace: Trace, replayed: Replayed, interval_s: int) -> Demand:
+def demand_of(trace: Trace, replayed: Replayed, interval_s: int, start: float | None = None) -> Demand:
     """The demand of a trace for a loop that turns every `interval_s` seconds.
 
     A coarser trace is held at its previous value; of a finer one each turn sees several samples. What is left over at
-    the end of a turn is cut off. Raises `ReplayError`.
+    the end of a turn is cut off. `start`: the size at the start (cores, bytes), else twice the peak of the first hour.
+    Raises `ReplayError`.
     """
     if replayed.column not in trace.columns:
         has = ", ".join(one.value for one in Replayed if one.column in trace.columns) or "none"
@@ -108,4 +105,7 @@ def demand_of(trace: Trace, replayed: Replayed, interval_s: int) -> Demand:
         raise ReplayError(f"is shorter than the control interval of {interval_s} s")
     columns = {column: np.repeat(values, held)[:count] for column, values in trace.columns.items()}
     values = columns.pop(replayed.column)
-    return Demand(trace.name, replayed, step_s, per_turn, values, columns)
+    if start is None:
+        peak = float(np.fmax.reduce(values[: max(1, _FIRST_HOUR_S // step_s)]))
+        start = max(2 * peak, replayed.least) if peak == peak else replayed.least
+    return Demand(trace.name, replayed, step_s, per_turn, values, columns, start)

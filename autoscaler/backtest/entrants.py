@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaler.core.foreign import told
@@ -10,23 +11,39 @@ from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
 from autoscaler.strictyaml import Document, Fault, Refused, load_documents
 
-NAME, PARAMETERS = "--recommender", "--parameters"
+RECOMMENDER, PARAMETERS = "--recommender", "--parameters"
 
 
-def recommender_of(name: str, parameters: Mapping[str, Any], catalog: Catalog) -> Recommender[Any]:
-    """The installed recommender of that name with these parameters. Raises `Refused`."""
-    try:
-        factory = catalog.named(name)
-    except UnknownRecommender as error:
-        raise Refused([Fault(NAME, 0, "", str(error))]) from None
-    document = Document(PARAMETERS, dict(parameters), {(): (0, 0)})
-    params = document.validated(factory.Parameters)
-    try:
-        return factory(params)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
-        raise Refused([Fault(PARAMETERS, 0, "", f"recommender {name} refuses them: {told(error)}")]) from None
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A recommender by name, with parameters as a policy has them. Plain data, so that other processes can have it."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def recommender(self, catalog: Catalog) -> Recommender[Any]:
+        """The recommender itself. Raises `Refused`."""
+        try:
+            factory = catalog.named(self.name)
+        except UnknownRecommender as error:
+            raise Refused([Fault(RECOMMENDER, 0, "", str(error))]) from None
+        document = Document(PARAMETERS, dict(self.parameters), {(): (0, 0)})
+        params = document.validated(factory.Parameters)
+        try:
+            return factory(params)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
+            text = f"recommender {self.name} refuses them: {told(error)}"
+            raise Refused([Fault(PARAMETERS, 0, "", text)]) from None
+
+
+def parse_entrant(text: str, parameters: str = "") -> Entrant:
+    """`bridge`, or `percentile:cpu.target=p95,cpu.margin=15%`; `parameters`: more of them. Raises `Refused`."""
+    name, colon, behind = text.partition(":")
+    given = parse_parameters(",".join(part for part in (behind, parameters) if part))
+    return Entrant(name, given, f"{name}:{parameters}" if parameters and not colon else text)
 
 
 def parse_parameters(text: str) -> dict[str, Any]:
@@ -34,14 +51,16 @@ def parse_parameters(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         path, equals, value = item.partition("=")
-        keys = path.strip().split(".")
+        path = path.strip()
+        keys = path.split(".")
         if not equals or not all(keys):
-            raise Refused([Fault(PARAMETERS, 0, "", f"{item!r} is not key=value; write cpu.margin=15%,cpu.target=p95")])
+            remedy = "write key=value, like cpu.margin=15%,cpu.target=p95"
+            raise Refused([Fault(PARAMETERS, 0, "", f"{item!r} is no parameter; {remedy}")])
         part = found
         for key in keys[:-1]:
             part = part.setdefault(key, {})
             if not isinstance(part, dict):
-                raise Refused([Fault(PARAMETERS, 0, path, "is given a value and keys below it; leave one of them out")])
+                raise Refused([Fault(PARAMETERS, 0, path, "has a value, and keys below it; leave one of them out")])
         if keys[-1] in part:
             raise Refused([Fault(PARAMETERS, 0, path, "is given twice; leave one of them out")])
         part[keys[-1]] = _value(path, value.strip())

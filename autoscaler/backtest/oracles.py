@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
@@ -39,14 +40,18 @@ def with_pieces(demand: Values, shortest: int) -> Oracle:
         return _pieces(demand, [0, count])
     best, cut = np.full(count + 1, np.inf), np.zeros(count + 1, np.intp)
     best[0] = 0
-    lengths = np.arange(1, 2 * shortest)
-    for end in range(shortest, count + 1):
-        # a piece of twice the shortest length or more is never better than the same in two
-        most = min(2 * shortest - 1, end)
-        greatest = np.maximum.accumulate(demand[end - most : end][::-1])[shortest - 1 :]
-        total = best[end - most : end - shortest + 1][::-1] + greatest * lengths[shortest - 1 : most]
-        least = int(total.argmin())
-        best[end], cut[end] = total[least], end - shortest - least
+    # a piece of twice the shortest length or more is never better than the same in two
+    lengths = np.arange(shortest, 2 * shortest)
+    before = np.concatenate((np.full(2 * shortest, np.inf), demand))  # what begins before the series costs too much
+    for first in range(shortest, count + 1, shortest):  # no end in one stretch depends on another one there
+        ends = np.arange(first, min(first + shortest, count + 1))
+        windows = sliding_window_view(before[first + 1 : ends[-1] + 2 * shortest], 2 * shortest - 1)
+        greatest = np.maximum.accumulate(windows[:, ::-1], axis=1)[:, shortest - 1 :]
+        begins = ends[:, None] - lengths
+        total = np.where(begins < 0, np.inf, best[begins] + greatest * lengths)
+        least = total.argmin(axis=1)
+        rows = np.arange(len(ends))
+        best[ends], cut[ends] = total[rows, least], begins[rows, least]
     return _pieces(demand, _ends(cut, count))
 
 

@@ -52,7 +52,7 @@ class Playback:
         self._demand = demand
         self._policy = policy
         self._soft = soft and demand.replayed is Replayed.CPU
-        self._size = demand.start()
+        self._size = demand.start
         self._pod = self._first()
         self._limit = np.empty(demand.turns)
         self._turn = 0  # turns that have passed

@@ -1,4 +1,4 @@
-"""From traces and recommenders to scores."""
+"""From a trace and a recommender to an outcome."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autoscaler.backtest import oracles
+from autoscaler.backtest.comparing import Counterfactual, against
 from autoscaler.backtest.demand import Demand, Replayed, ReplayError, demand_of
 from autoscaler.backtest.replay import Progress, Replay, neutral, replay
 from autoscaler.backtest.scoring import Scores, score
@@ -16,15 +18,20 @@ from autoscaler.traces.trace import Trace
 OBSERVED_S = 3600
 """What passes at the start of a trace before anything is decided, if that much is not scored."""
 
+ORACLE_S = 3600
+"""The shortest time for which the oracle beside the scores keeps a limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is replayed, and how."""
+    """What is replayed, and how. `today`: the size that runs now, in cores or bytes; None: twice the peak of the first
+    hour. A replay begins with it."""
 
     replayed: Replayed
     interval_s: int = 60
     warmup_s: int = 3600
     soft: bool = False
+    today: float | None = None
 
     def idle(self, demand: Demand) -> int:
         """The turns at the start in which nothing is decided."""
@@ -35,20 +42,30 @@ class Terms:
         return self.warmup_s // demand.step_s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """How one trace went."""
+    """How one trace went. `oracle_slack_percent`: of the least that could have been reserved with one change an hour.
+
+    `demand` and `replay`: of which these are the figures.
+    """
 
     trace: str
     scores: Scores
-    held: Mapping[Reason, int]
-    first_hold: Mapping[Reason, str]
+    oracle_slack_percent: float
+    today: Counterfactual
+    demand: Demand
+    replay: Replay
+
+    @property
+    def held(self) -> Mapping[Reason, int]:
+        """In how many turns nothing was changed, by reason."""
+        return self.replay.held
 
 
 def demand_for(trace: Trace, terms: Terms) -> Demand:
     """The demand of a trace on these terms. Raises `ReplayError`, naming the trace."""
     try:
-        demand = demand_of(trace, terms.replayed, terms.interval_s)
+        demand = demand_of(trace, terms.replayed, terms.interval_s, terms.today)
     except ReplayError as error:
         raise ReplayError(f"trace {trace.name} {error}") from None
     if len(demand.values) <= terms.unscored(demand):
@@ -60,13 +77,27 @@ def demand_for(trace: Trace, terms: Terms) -> Demand:
 def run(trace: Trace, recommender: Recommender[Any], terms: Terms, progress: Progress | None = None) -> Outcome:
     """Replay and score one trace. Raises `ReplayError`."""
     demand = demand_for(trace, terms)
-    replayed = run_on(demand, recommender, terms, progress)
-    kills = terms.replayed is not Replayed.CPU
-    scores = score(demand.values, replayed.limit, demand.step_s, terms.unscored(demand), kills=kills)
-    return Outcome(trace.name, scores, replayed.held, replayed.first_hold)
+    return judged(demand, run_on(demand, recommender, terms, progress), terms)
 
 
 def run_on(demand: Demand, recommender: Recommender[Any], terms: Terms, progress: Progress | None = None) -> Replay:
-    """Replay one demand."""
+    """Replay one demand, neutrally."""
     policy = neutral(recommender, demand)
     return replay(demand, policy, soft=terms.soft, idle=terms.idle(demand), progress=progress)
+
+
+def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
+    """The figures of a replay."""
+    kills, unscored = terms.replayed is not Replayed.CPU, terms.unscored(demand)
+    values, limit = demand.values, replayed.limit
+    scored = values[unscored:]
+    known = scored[scored == scored]
+    best = oracles.with_pieces(known, max(1, ORACLE_S // demand.step_s))
+    return Outcome(
+        demand.name,
+        score(values, limit, demand.step_s, unscored, kills=kills),
+        best.slack_percent(known),
+        against(values, limit, demand.start, demand.step_s, unscored, kills=kills),
+        demand,
+        replayed,
+    )

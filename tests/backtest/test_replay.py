@@ -73,7 +73,7 @@ def test_the_loop_does_what_a_plain_loop_does(resource: Resource, soft: bool, ho
     on = Terms(Replayed(resource.value), soft=soft)
     demand = demand_for(trace("nezha_tt_gateway_0129"), on)
     found = run_on(demand, Peak(hours, resource), on)
-    expected = replayed(demand.values, demand.start(), hours, resource, soft=soft and resource is Resource.CPU)
+    expected = replayed(demand.values, demand.start, hours, resource, soft=soft and resource is Resource.CPU)
     assert found.limit == pytest.approx(np.asarray(expected), rel=1e-6)
 
 
@@ -205,7 +205,7 @@ def test_what_a_recommender_raises_is_told() -> None:
 
     found = run(cpu(1.0, 1.0, 1.0), Scripted(fail), terms())
     assert found.held == {Reason.RECOMMENDER_FAILED: 3}
-    assert "no idea" in found.first_hold[Reason.RECOMMENDER_FAILED]
+    assert "no idea" in found.replay.first_hold[Reason.RECOMMENDER_FAILED]
 
 
 def test_what_cannot_be_replayed_says_what_to_change() -> None:
