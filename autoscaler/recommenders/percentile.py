@@ -11,6 +11,7 @@ dead band and what follows an OOM kill, that makes policies like KRR's or "the p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
@@ -19,13 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from autoscaler.core.bounds import SAMPLE_PRECISION
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, Situation, Step, Target
+from autoscaler.core.units import Bytes, Millicores
 from autoscaler.recommenders import parameters
 from autoscaler.recommenders.faded import REMEMBERED, Faded, Fresh, Weights
 from autoscaler.recommenders.hard_window import HardWindow, Kept
 from autoscaler.recommenders.kills import KillParameters, held_up
-from autoscaler.recommenders.parameters import Duration, Parameters, Ratio, bounded, format_duration
+from autoscaler.recommenders.parameters import (
+    CpuAmount,
+    Duration,
+    MemoryAmount,
+    Parameters,
+    Ratio,
+    bounded,
+    format_duration,
+)
 from autoscaler.recommenders.usage import SCALE, amount, known, span
 
 HalfLife = Annotated[Duration, bounded(timedelta(seconds=1), timedelta(days=365))]
@@ -43,6 +54,7 @@ class CpuParameters(Parameters):
     margin: Ratio = Field(0.15, description="What is added on top.")
     half_life: HalfLife = Field(timedelta(hours=24), description="Age at which a sample counts half.")
     window: HardWindowLength | None = Field(None, description=_WINDOW)
+    floor: CpuAmount = Field(Millicores(0), description="The least target.")
 
     _one_of_two = model_validator(mode="after")(lambda params: _either(params))
 
@@ -56,6 +68,7 @@ class MemoryParameters(Parameters):
     margin: Ratio = Field(0.15, description="What is added on top.")
     half_life: HalfLife = Field(timedelta(hours=48), description="Age at which a sample counts half.")
     window: HardWindowLength | None = Field(None, description=_WINDOW)
+    floor: MemoryAmount = Field(Bytes(0), description="The least target.")
 
     _one_of_two = model_validator(mode="after")(lambda params: _either(params))
 
@@ -135,11 +148,18 @@ class _Resource:
         if seen_s < self._min_s or usage is None:
             return None, (Step(self.resource, "usage", None, None, self.shortage(seen_s)),)
         before, wanted = amount(self.resource, usage), usage * (1 + self._params.margin)
+        after, floor = amount(self.resource, wanted), self._params.floor
         because = f"{self._params.target.text} of {span(min(seen_s, self._reach.total_seconds()))} of samples"
         margin = f"margin {100 * self._params.margin:g}%"
-        return wanted, (
+        trail = (
             Step(self.resource, "usage", None, before, because),
-            Step(self.resource, "margin", before, amount(self.resource, wanted), margin),
+            Step(self.resource, "margin", before, after, margin),
+        )
+        if after >= floor:
+            return wanted, trail
+        return floor / SCALE[self.resource], (
+            *trail,
+            Step(self.resource, "floor", after, floor, "the least target", cap=True),
         )
 
     def shortage(self, seen_s: int) -> str:
@@ -233,10 +253,10 @@ class Percentile(Recommender[Folded]):
             return wanted, ()
         change = wanted * SCALE[resource] / in_force - 1
         band = self.params.dead_band
-        if not -band.decrease <= change <= band.increase:
+        if not -band.decrease - SAMPLE_PRECISION <= change <= band.increase + SAMPLE_PRECISION:
             return wanted, ()
         because = f"{change:+.1%} is within +{band.increase:.0%} and -{band.decrease:.0%}"
-        step = Step(resource, "deadBand", amount(resource, wanted), in_force, because, cap=True)
+        step = Step(resource, "deadBand", amount(resource, wanted), math.ceil(in_force), because, cap=True)
         return in_force / SCALE[resource], (step,)
 
 

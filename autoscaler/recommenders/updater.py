@@ -7,6 +7,7 @@ VPA adds up the differences of all containers of a pod and of both resources; he
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
@@ -84,7 +85,8 @@ def settled(
     if because or in_force is None:
         return target, Step(resource, "updater", target, target, f"due: {because}")
     lower, upper = (resource.quantity(bound) for bound in bounds)
-    return in_force, Step(resource, "updater", target, in_force, f"no change due within {lower} to {upper}", cap=True)
+    because = f"no change due within {lower} to {upper}"
+    return in_force, Step(resource, "updater", target, math.ceil(in_force), because, cap=True)
 
 
 def _quick_oom(situation: Situation, first_at: int, killed_at: tuple[int, int], rule: UpdateParameters) -> bool:
