@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.backtest.demand import Demand
+from autoscaler.backtest.demand import Demand, Replayed
 from autoscaler.backtest.playback import CONTAINER, Playback
 from autoscaler.core.policy import (
     ByDirection,
@@ -56,6 +56,8 @@ class Replay:
 def neutral(recommender: Recommender[Any], demand: Demand) -> Policy:
     """A policy that does as the recommender says: nothing bounds, delays or rounds what it wants."""
     resource = demand.replayed.resource
+    if demand.replayed is Replayed.GPU_MEMORY:
+        recommender = recommender.for_gpu_memory()
     return Policy(
         recommender.name,
         recommender,

@@ -261,6 +261,11 @@ class Recommender(ABC, Generic[State]):
         """Whatever `fold` depends on: while it stays the same, a reloaded policy keeps its states."""
         return (self.name, repr(self.params))
 
+    def for_gpu_memory(self) -> Recommender[Any]:
+        """The one that answers for the memory of GPUs, which it is given as memory. Override it where that needs other
+        parameters."""
+        return self
+
     @abstractmethod
     def start(self) -> State:
         """The state before any sample."""

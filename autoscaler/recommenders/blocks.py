@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import Resource
-from autoscaler.recommenders.usage import known
+from autoscaler.recommenders.usage import SCALE, known
 
 BLOCK_S = 300
 """As long as the blocks to which the far past is reduced, so that a back-fill sees what live folding saw."""
+
+_MOST = {resource: most / SCALE[resource] for resource, most in HIGHEST.items()}
 
 Peaks = tuple[tuple[int, float], ...]
 """Numbers of blocks (unix seconds / 300) and the greatest sample in each, ascending in time."""
@@ -24,18 +27,28 @@ def count_of(span: timedelta) -> int:
     return max(1, int(span.total_seconds() / BLOCK_S + 0.5))
 
 
-def peaks(resource: Resource, end_at: NDArray[np.int64], usage: NDArray[np.float32]) -> list[tuple[int, float]]:
-    """The greatest sample of each block. Blocks without any are left out."""
-    if len(usage) == 1:  # what a turn costs that has one new sample
-        value = float(usage[0])
-        return [((int(end_at[0]) - 1) // BLOCK_S, value)] if known(usage, resource)[0] else []
+class Seen(NamedTuple):
+    """The greatest sample of each block that has any, and how many samples there were."""
+
+    peaks: Sequence[tuple[int, float]]
+    samples: int
+
+
+_NOTHING = Seen((), 0)
+
+
+def seen(resource: Resource, end_at: NDArray[np.int64], usage: NDArray[np.float32]) -> Seen:
+    """What usage says, in cores or bytes; what is no usage is missing."""
+    if len(usage) == 1:  # what a turn has to fold
+        value = usage.item()
+        return Seen((((end_at.item() - 1) // BLOCK_S, value),), 1) if 0 <= value <= _MOST[resource] else _NOTHING
     there = known(usage, resource)
-    if not there.any():
-        return []
     block = (end_at[there] - 1) // BLOCK_S
+    if not len(block):
+        return _NOTHING
     first = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
     greatest = np.maximum.reduceat(usage[there].astype(np.float64), first)
-    return list(zip(block[first].tolist(), greatest.tolist(), strict=True))
+    return Seen(list(zip(block[first].tolist(), greatest.tolist(), strict=True)), len(block))
 
 
 def greatest_since(before: Peaks, running: float, block: int) -> float:
@@ -67,8 +80,3 @@ class Fading(NamedTuple):
 def in_blocks(half_life: timedelta) -> float:
     """A length of time in blocks."""
     return half_life.total_seconds() / BLOCK_S
-
-
-def latest(pairs: Iterable[tuple[int, float]], since: int) -> Peaks:
-    """Those of the blocks that are not before one."""
-    return tuple(pair for pair in pairs if pair[0] >= since)

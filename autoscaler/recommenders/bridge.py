@@ -12,20 +12,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, Situation, Step, Target
-from autoscaler.recommenders.blocks import BLOCK_S, peaks
+from autoscaler.recommenders.blocks import BLOCK_S, seen
 from autoscaler.recommenders.bridge_cpu import NO_CPU, CpuNeeds, CpuPast, newest_is_known
 from autoscaler.recommenders.bridge_memory import NO_MEMORY, MemoryNeeds, MemoryPast
 from autoscaler.recommenders.bridge_parameters import BridgeParameters, LoweringParameters
 from autoscaler.recommenders.kills import killed_with
 from autoscaler.recommenders.lowering import REMEMBERED, excess
 from autoscaler.recommenders.parameters import format_duration
-from autoscaler.recommenders.usage import SCALE, amount, known, span
+from autoscaler.recommenders.usage import SCALE, amount, span
 
 _FULL = 0.9  # of a memory size, from which on waiting for memory is a matter of the size
 _CPU, _MEMORY = Resource.CPU, Resource.MEMORY
@@ -52,6 +49,7 @@ class Bridge(Recommender[Folded]):
         self._cpu = CpuNeeds(params.cpu)
         self._memory = MemoryNeeds(params.memory)
         self._min_s = int(params.min_history.total_seconds())
+        self._margin_because = f"margin {params.cpu.margin:.0%}"
         self._level_because = f"highest of {format_duration(params.cpu.window)}"
 
     @property
@@ -65,18 +63,21 @@ class Bridge(Recommender[Folded]):
         fades = (memory.rise_half_life, memory.beyond, memory.highest_half_life)
         return (self.name, *reads, *fades, memory.newcomer, memory.newcomer_half_life)
 
+    def for_gpu_memory(self) -> Bridge:
+        return Bridge(self.params.model_copy(update={"memory": self.params.gpu_memory}))
+
     def start(self) -> Folded:
         return Folded()
 
     def fold(self, state: Folded, samples: Samples, block_s: int) -> Folded:
         cpu, memory, cpu_s, memory_s = state
-        for block, peak in peaks(_CPU, samples.end_at, samples.cpu):
-            cpu = self._cpu.seen(cpu, block, peak)
-        for block, peak in peaks(_MEMORY, samples.end_at, samples.memory):
-            memory = self._memory.seen(memory, block, peak)
-        cpu_s += block_s * _known(_CPU, samples.cpu)
-        memory_s += block_s * _known(_MEMORY, samples.memory)
-        return Folded(cpu, memory, cpu_s, memory_s)
+        of_cpu, of_memory = (seen(_CPU, samples.end_at, samples.cpu), seen(_MEMORY, samples.end_at, samples.memory))
+        return Folded(
+            self._cpu.all_seen(cpu, of_cpu.peaks),
+            self._memory.all_seen(memory, of_memory.peaks),
+            cpu_s + block_s * of_cpu.samples,
+            memory_s + block_s * of_memory.samples,
+        )
 
     def recommend(self, state: Folded, situation: Situation) -> Target | Abstain:
         if len(situation.open):
@@ -96,7 +97,7 @@ class Bridge(Recommender[Folded]):
         wanted = need = self._cpu.need(level)
         asked = amount(_CPU, level)
         trail = [Step(_CPU, "usage", None, asked, self._level_because)]
-        trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), f"margin {params.margin:.0%}"))
+        trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))
         size, limit = _in_force(situation, _CPU)
         if size is None:
             return _bounded(_CPU, wanted), trail
@@ -170,9 +171,9 @@ class Bridge(Recommender[Folded]):
             trail.append(_kept(resource, wanted, size, because))
             return size, trail
         running_s = min(max(now_s - past.block * BLOCK_S, 0), BLOCK_S)
-        held = excess(size, need, running_s, past.needs, params.settle)
         cost_s = params.change_cost.total_seconds()
-        words = f"too much for {span(held.for_s)}, worth {span(held.worth_s)} of the whole size"
+        held = excess(size, need, running_s, past.needs, params.settle, cost_s)
+        words = f"too much in the last {span(held.for_s)}: worth {held.worth_s / 60:.0f}m of the whole size"
         if held.worth_s < cost_s and held.for_s < REMEMBERED * BLOCK_S:
             trail.append(_kept(resource, wanted, size, f"{words}, a change is worth {span(cost_s)}"))
             return size, trail
@@ -194,7 +195,3 @@ def _kept(resource: Resource, wanted: float, size: float, because: str) -> Step:
 
 def _bounded(resource: Resource, wanted: float) -> float:
     return min(wanted, HIGHEST[resource] / SCALE[resource])
-
-
-def _known(resource: Resource, usage: NDArray[np.float32]) -> int:
-    return int(np.count_nonzero(known(usage, resource)))

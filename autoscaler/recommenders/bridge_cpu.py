@@ -8,17 +8,17 @@ again, until it is no longer reached. Then usage can be believed again.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from autoscaler.core.recommender import Samples, Signal
 from autoscaler.recommenders.blocks import Peaks, count_of, greatest_since
 from autoscaler.recommenders.bridge_parameters import CpuParameters
 from autoscaler.recommenders.lowering import REMEMBERED
 
-LEAST = 0.001
-"""Cores: the least target. Even what uses nothing gets an amount."""
+LEAST = 0.01
+"""Cores: the least target. The kernel takes no quota below 1 ms, which is 10m of a period of 100 ms: a smaller limit
+would not bind (kubernetes, pkg/kubelet/cm/helpers_linux.go, MinQuotaPeriod)."""
 
 _IN_A_ROW = 5  # throttled samples, beyond which growth no longer grows
 _NOT_FALLING = 0.9  # of a share of throttled periods one sample ago: rates still show for minutes what is over
@@ -66,6 +66,14 @@ class CpuNeeds:
         before = (*past.before, (past.block, past.peak))[-self._window :]
         return CpuPast(block, peak, before, (*past.needs, self.need(self.level(past)))[-REMEMBERED:])
 
+    def all_seen(self, past: CpuPast, peaks: Sequence[tuple[int, float]]) -> CpuPast:
+        """The past with those of many blocks, ascending in time."""
+        if len(peaks) > (matter := REMEMBERED + self._window + 1):
+            past, peaks = NO_CPU, peaks[-matter:]
+        for block, peak in peaks:
+            past = self.seen(past, block, peak)
+        return past
+
     def level(self, past: CpuPast) -> float:
         """The highest usage of the window that ends with the running block."""
         return greatest_since(past.before, past.peak, past.block - self._window + 1)
@@ -80,22 +88,25 @@ class CpuNeeds:
         `size`: cores that are promised, `limit`: cores above which it is throttled; None: it is not.
         """
         params = self._params
-        used = float(recent.cpu[-1])
-        share = recent.signal(Signal.THROTTLED)[-_IN_A_ROW:].tolist()
-        now = share[-1]
-        if limit is not None and now > params.throttled and not (len(share) > 1 and now < _NOT_FALLING * share[-2]):
-            row = next((n for n, one in enumerate(reversed(share)) if not one > params.throttled), len(share))
-            growth = params.growth * params.hurry ** (row - 1)
-            return Reached(growth, f"throttled in {now:.0%} of the time")
+        used = recent.cpu[-1].item()
+        throttled = recent.signals.get(Signal.THROTTLED)
+        if limit is not None and throttled is not None and throttled[-1] > params.throttled:
+            share = throttled[-_IN_A_ROW:].tolist()
+            if not (len(share) > 1 and share[-1] < _NOT_FALLING * share[-2]):
+                row = next((n for n, one in enumerate(reversed(share)) if not one > params.throttled), len(share))
+                growth = params.growth * params.hurry ** (row - 1)
+                return Reached(growth, f"throttled in {share[-1]:.0%} of the time")
         line = size if limit is None else min(size, limit)
         if used > line * (1 - params.reached):
             return Reached(params.growth, f"{used / line:.0%} of the size is used")
-        waiting = float(recent.signal(Signal.CPU_PRESSURE)[-1])
-        if math.isnan(now) and waiting > params.pressure and used > _MOST_USED * line:
-            return Reached(params.growth, f"some task waited for {waiting:.0%} of the time")
-        return None
+        pressure = recent.signals.get(Signal.CPU_PRESSURE)
+        if pressure is None or not used > _MOST_USED * line or not pressure[-1] > params.pressure:
+            return None
+        if throttled is not None and throttled[-1] <= params.throttled:
+            return None  # what it waits for is not its own limit
+        return Reached(params.growth, f"some task waited for {pressure[-1]:.0%} of the time")
 
 
 def newest_is_known(recent: Samples) -> bool:
     """Whether the newest sample has CPU."""
-    return bool(len(recent)) and bool(np.isfinite(recent.cpu[-1]))
+    return len(recent) > 0 and math.isfinite(recent.cpu[-1])

@@ -8,7 +8,13 @@ is remembered, as a container at its peak does not rise by as much again.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Step
@@ -16,10 +22,13 @@ from autoscaler.recommenders.blocks import BLOCK_S, Fading, Peaks, count_of, gre
 from autoscaler.recommenders.bridge_parameters import MemoryParameters
 from autoscaler.recommenders.lowering import REMEMBERED
 from autoscaler.recommenders.parameters import format_duration
-from autoscaler.recommenders.usage import amount, span
+from autoscaler.recommenders.usage import span
 
-LEAST = 2.0**20
+MIB = 2.0**20
+LEAST = MIB
 """Bytes: the least target. Even what uses nothing gets an amount."""
+
+_NEWCOMER = "for what has not been seen of it yet, fading"
 
 
 class MemoryPast(NamedTuple):
@@ -68,6 +77,8 @@ class MemoryNeeds:
         self._highest_half_life = in_blocks(params.highest_half_life)
         self._newcomer_half_life = in_blocks(params.newcomer_half_life)
         self._level_because = f"highest of {format_duration(params.window)}"
+        self._margin_because = f"at least {params.margin:.0%} above the level"
+        self._rises, self._beyond = f"{params.rises:.0%}", f"{params.beyond:.0%}"
 
     def seen(self, past: MemoryPast, block: int, peak: float) -> MemoryPast:
         """The past with the highest usage that was seen in a block, or in a part of one. Older blocks are ignored."""
@@ -90,6 +101,34 @@ class MemoryNeeds:
         highest = past.highest.or_greater(Fading(peak, block), self._highest_half_life)
         return MemoryPast(block, peak, before, rise, highest, past.first, needs)
 
+    def all_seen(self, past: MemoryPast, peaks: Sequence[tuple[int, float]]) -> MemoryPast:
+        """The past with those of many blocks, ascending in time. The far past of a back-fill is taken at once."""
+        far = len(peaks) - REMEMBERED - self._kept - 1
+        if far > self._kept:
+            past, peaks = self._far_seen(self.seen(past, *peaks[0]), peaks[1:far]), peaks[far:]
+        for block, peak in peaks:
+            past = self.seen(past, block, peak)
+        return past
+
+    def _far_seen(self, past: MemoryPast, peaks: Sequence[tuple[int, float]]) -> MemoryPast:
+        """The same as `seen` one after the other, but for the needs, as later ones take their place."""
+        known = len(past.before) + 1
+        block, peak = (np.array(part) for part in zip(*past.before, (past.block, past.peak), *peaks, strict=True))
+        lowest = np.minimum(peak[:-1], peak[1:])  # the one before counts, however long ago it was
+        for lag in range(2, self._within + 1):
+            near = block[lag:] - block[:-lag] <= self._within
+            lowest[lag - 1 :] = np.where(near, np.minimum(lowest[lag - 1 :], peak[:-lag]), lowest[lag - 1 :])
+        rises = (peak[1:] - lowest)[known - 1 :]
+        block, peak = block[known:], peak[known:]
+        rise = past.rise
+        if rises.max() > 0:
+            rise = rise.or_greater(_most(block, rises, self._rise_half_life), self._rise_half_life)
+        highest = past.highest
+        if peak.max() > 0:
+            highest = highest.or_greater(_most(block, peak, self._highest_half_life), self._highest_half_life)
+        *before, (last, running) = peaks[-self._kept - 1 :]
+        return MemoryPast(last, running, tuple(before), rise, highest, past.first, ())
+
     def need(self, past: MemoryPast) -> Need:
         """What is needed as of the running block."""
         params, block = self._params, past.block
@@ -104,33 +143,36 @@ class MemoryNeeds:
 
     def trail(self, past: MemoryPast, need: Need) -> list[Step]:
         """How the need comes about, step by step."""
-        params = self._params
-        value = _bytes(need.level)
+        block, value = past.block, math.ceil(need.level)
         steps = [Step(Resource.MEMORY, "usage", None, value, self._level_because)]
-
-        def step(name: str, after: float, because: str) -> None:
-            nonlocal value
-            amount_after = _bytes(after)
-            if amount_after != value:
-                steps.append(Step(Resource.MEMORY, name, value, amount_after, because))
-                value = amount_after
-
         roomy = need.level + need.room
-        if need.room:
-            age = span((past.block - past.rise.block) * BLOCK_S)
-            step("rise", roomy, f"{params.rises:.0%} of the largest rise, {_mib(past.rise.amount)} {age} ago, fading")
+        if need.room > 0:
+            before, value = value, math.ceil(roomy)
+            ago = _age(block - past.rise.block)
+            because = f"{self._rises} of the largest rise, {past.rise.amount / MIB:.0f}Mi {ago} ago, fading"
+            steps.append(Step(Resource.MEMORY, "rise", before, value, because))
         if need.top < roomy:
-            age = span((past.block - past.highest.block) * BLOCK_S)
-            because = f"{params.beyond:.0%} above the highest usage, {_mib(past.highest.amount)} {age} ago, fading"
-            step("highest", need.top, because)
-        step("newcomer", min(roomy, need.top) + need.newcomer, "for what has not been seen of it yet, fading")
-        step("margin", need.total, f"at least {params.margin:.0%} above the level")
+            roomy = need.top
+            before, value = value, math.ceil(roomy)
+            ago = _age(block - past.highest.block)
+            because = f"{self._beyond} above the highest usage, {past.highest.amount / MIB:.0f}Mi {ago} ago, fading"
+            steps.append(Step(Resource.MEMORY, "highest", before, value, because))
+        if need.newcomer >= 1:
+            before, value = value, math.ceil(roomy + need.newcomer)
+            steps.append(Step(Resource.MEMORY, "newcomer", before, value, _NEWCOMER))
+        if (total := math.ceil(need.total)) > value:
+            steps.append(Step(Resource.MEMORY, "margin", value, total, self._margin_because))
         return steps
 
 
-def _bytes(value: float) -> int:
-    return amount(Resource.MEMORY, value)
+def _most(block: NDArray[np.int64], amounts: NDArray[np.float64], half_life: float) -> Fading:
+    """The amount of which most is left; of equals the newest."""
+    with np.errstate(divide="ignore"):
+        left = np.log2(amounts) + block / half_life
+    index = len(left) - 1 - int(left[::-1].argmax())
+    return Fading(float(amounts[index]), int(block[index]))
 
 
-def _mib(value: float) -> str:
-    return f"{value / 2**20:.0f}Mi"
+@lru_cache(maxsize=8192)  # two weeks of blocks, over and over
+def _age(blocks: int) -> str:
+    return span(blocks * BLOCK_S)

@@ -27,20 +27,21 @@ class Excess(NamedTuple):
     worth_s: float
 
 
-def excess(size: float, need: float, running_s: int, needs: Sequence[float], settle: float) -> Excess:
-    """What has been held too much since the need last rose, or last was what is in force.
+def excess(size: float, need: float, running_s: int, needs: Sequence[float], settle: float, cost_s: float) -> Excess:
+    """What has been held too much since the need last rose, or last was what is in force; no further back than it
+    takes to be worth `cost_s`.
 
     `need`: now, for `running_s` seconds of a block that is not complete. `needs`: at the ends of blocks, newest last.
     A need has risen if it is more than the one before it by a share of `settle`.
     """
-    for_s, worth_s, later = 0, 0.0, need
     line, rose = size * _IN_FORCE, 1 + settle
-    if need < line:
-        for_s, worth_s = running_s, running_s * (size - need) / size
-        for before in reversed(needs):
-            if before >= line or later > before * rose:
-                break
-            for_s += BLOCK_S
-            worth_s += BLOCK_S * (size - before) / size
-            later = before
-    return Excess(for_s, worth_s)
+    if need >= line:
+        return Excess(0, 0.0)
+    enough, held, later, blocks = cost_s * size, running_s * (size - need), need, 0
+    for before in reversed(needs):
+        if held >= enough or before >= line or later > before * rose:
+            break
+        held += BLOCK_S * (size - before)
+        later = before
+        blocks += 1
+    return Excess(running_s + blocks * BLOCK_S, held / size)
