@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscaler.backtest.demand import Demand, Replayed, Values
+from autoscaler.backtest.pressure import Backlog, Restarts
 from autoscaler.core.recommender import Samples, Signal
 from autoscaler.traces.trace import Column
 
@@ -37,12 +38,20 @@ class Observations:
     """The samples of a replay, filled turn by turn.
 
     CPU is the mean of an interval, memory its maximum. `soft`: the limit does not cut what is used. A container whose
-    CPU is cut is throttled for as long as it wants more, and shows nothing of how much more.
+    CPU is cut is throttled for as long as it wants more, and shows nothing of how much more. `closed`: what is wanted
+    depends on what there was.
     """
 
-    def __init__(self, demand: Demand, starts_s: int, *, soft: bool, signals: Iterable[str]) -> None:
+    def __init__(
+        self, demand: Demand, starts_s: int, *, soft: bool, signals: Iterable[str], closed: bool = False
+    ) -> None:
         self._demand = demand
         self._soft = soft
+        is_cpu = demand.replayed is Replayed.CPU
+        self._pressure: Backlog | Restarts | None = None
+        if closed and not soft:
+            self._pressure = Backlog(demand.step_s) if is_cpu else Restarts(demand.step_s)
+        self.wanted = demand.values.copy() if self._pressure else demand.values
         turns = demand.turns
         self._end_at = starts_s + demand.interval_s * np.arange(1, turns + 1, dtype=np.int64)
         self._cpu = self._beside(Column.CPU, np.mean, 1.0)
@@ -81,6 +90,11 @@ class Observations:
         """Take note of an interval in which `limit` (cores, bytes) was in force."""
         if self._given is not None:
             self._given[turn] = limit
+        if self._pressure is not None:
+            part = slice(turn * self._demand.per_turn, (turn + 1) * self._demand.per_turn)
+            self.wanted[part] = self._pressure.want(self._demand.values[part], limit)
+            if self._plain:
+                self._plain[turn] = float(self.wanted[turn])
         found = self._see_one(turn, limit) if self._plain else self._see_many(turn, limit)
         if self._peak is not None:
             self._highest = limit if found.over else max(self._highest, found.used)
@@ -106,7 +120,7 @@ class Observations:
 
     def _see_many(self, turn: int, limit: float) -> Interval:
         part = slice(turn * self._demand.per_turn, (turn + 1) * self._demand.per_turn)
-        wanted = self._demand.values[part]
+        wanted = self.wanted[part]
         known = wanted[np.isfinite(wanted)]
         if not len(known):
             return Interval(0.0, False)

@@ -1,8 +1,8 @@
 """A recorded demand behind the ports of the loop: one pod of one container, in virtual time.
 
 At each turn the interval that has just ended is known, and what is decided is in force for the whole of the next one.
-Nothing else is modelled here: no node, no kubelet, no delay. The loop is open: whatever is decided, the recording goes
-on. A container that is killed for lack of memory is back within the step.
+Nothing else is modelled here: no node, no kubelet, no delay. In the open loop the recording goes on whatever is
+decided, and a container that is killed for lack of memory is back within the step; pressure.py has the closed one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Playback:
     asked, at least one.
     """
 
-    def __init__(self, demand: Demand, policy: Policy, *, soft: bool = False, idle: int = 1) -> None:
+    def __init__(
+        self, demand: Demand, policy: Policy, *, soft: bool = False, closed: bool = False, idle: int = 1
+    ) -> None:
         self._demand = demand
         self._policy = policy
         self._soft = soft and demand.replayed is Replayed.CPU
@@ -58,7 +60,9 @@ class Playback:
         self._turn = 0  # turns that have passed
         self._now, self._interval = STARTS_AT, timedelta(seconds=demand.interval_s)
         self._starts_s = int(STARTS_AT.timestamp())
-        self._seen = Observations(demand, self._starts_s, soft=self._soft, signals=policy.recommender.signals)
+        self._seen = Observations(
+            demand, self._starts_s, soft=self._soft, signals=policy.recommender.signals, closed=closed
+        )
         self._plain = policy.min_coverage == 0 and policy.grid.block == policy.grid.step and not demand.blank.any()
         self._history: History | None = None
         self._folded = 0
@@ -70,6 +74,11 @@ class Playback:
     def limit(self) -> NDArray[np.float64]:
         """The limits that have been in force so far, one for each step of the demand."""
         return np.repeat(self._limit[: self._turn], self._demand.per_turn)
+
+    @property
+    def wanted(self) -> NDArray[np.float64]:
+        """What was wanted at each step of the demand: what is recorded, if the loop is open."""
+        return self._seen.wanted
 
     # ---- the ports
 

@@ -43,12 +43,13 @@ _TOLD_EVERY = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What was in force at each step of the demand, and why nothing was changed, by reason and in turns.
+    """What was in force and what was wanted at each step, and why nothing was changed, by reason and in turns.
 
     `first_hold`: the words of the first hold of each reason.
     """
 
     limit: NDArray[np.float64]
+    wanted: NDArray[np.float64]
     held: Mapping[Reason, int]
     first_hold: Mapping[Reason, str]
 
@@ -72,16 +73,22 @@ def neutral(recommender: Recommender[Any], demand: Demand) -> Policy:
 
 
 def replay(
-    demand: Demand, policy: Policy, *, soft: bool = False, idle: int = 1, progress: Progress | None = None
+    demand: Demand,
+    policy: Policy,
+    *,
+    soft: bool = False,
+    closed: bool = False,
+    idle: int = 1,
+    progress: Progress | None = None,
 ) -> Replay:
-    """Replay a demand under a policy. `soft`: CPU is requested and not limited. `idle`: turns at the start in which
-    nothing is decided."""
-    playback = Playback(demand, policy, soft=soft, idle=idle)
+    """Replay a demand under a policy. `soft`: CPU is requested and not limited. `closed`: what is wanted depends on
+    what there was. `idle`: turns at the start in which nothing is decided."""
+    playback = Playback(demand, policy, soft=soft, closed=closed, idle=idle)
     config = Config((policy,), recommender_patience=_EVER, max_sample_age=_EVER)
     journal = _Holds(progress)
     loop = Loop(playback, playback, playback, journal, lambda: config, aside=_at_once)
     asyncio.run(loop.run())
-    return Replay(playback.limit, dict(journal.held), journal.first)
+    return Replay(playback.limit, playback.wanted, dict(journal.held), journal.first)
 
 
 async def _at_once(function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:

@@ -24,13 +24,17 @@ ORACLE_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is replayed, and how. `today`: the size that runs now, in cores or bytes; None: twice the peak of the first
-    hour. A replay begins with it."""
+    """What is replayed, and how.
+
+    `soft`: CPU is requested and not limited. `closed`: what is wanted depends on what there was (pressure.py). `today`:
+    the size that runs now, in cores or bytes, with which a replay begins; None: twice the peak of the first hour.
+    """
 
     replayed: Replayed
     interval_s: int = 60
     warmup_s: int = 3600
     soft: bool = False
+    closed: bool = False
     today: float | None = None
 
     def idle(self, demand: Demand) -> int:
@@ -83,13 +87,13 @@ def run(trace: Trace, recommender: Recommender[Any], terms: Terms, progress: Pro
 def run_on(demand: Demand, recommender: Recommender[Any], terms: Terms, progress: Progress | None = None) -> Replay:
     """Replay one demand, neutrally."""
     policy = neutral(recommender, demand)
-    return replay(demand, policy, soft=terms.soft, idle=terms.idle(demand), progress=progress)
+    return replay(demand, policy, soft=terms.soft, closed=terms.closed, idle=terms.idle(demand), progress=progress)
 
 
 def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
     """The figures of a replay."""
     kills, unscored = terms.replayed is not Replayed.CPU, terms.unscored(demand)
-    values, limit = demand.values, replayed.limit
+    values, limit = replayed.wanted, replayed.limit
     scored = values[unscored:]
     known = scored[scored == scored]
     best = oracles.with_pieces(known, max(1, ORACLE_S // demand.step_s))
@@ -97,7 +101,7 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
         demand.name,
         score(values, limit, demand.step_s, unscored, kills=kills),
         best.slack_percent(known),
-        against(values, limit, demand.start, demand.step_s, unscored, kills=kills),
+        against(demand.values, limit, demand.start, demand.step_s, unscored, kills=kills),
         demand,
         replayed,
     )

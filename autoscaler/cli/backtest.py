@@ -89,10 +89,7 @@ class _Asked:
     traces: tuple[Path, ...]
     entrants: tuple[Entrant, ...]
     terms: Terms
-    replay: str
-    conditions: tuple[Condition, ...]
     jobs: int
-    output: str
 
 
 @click.command(
@@ -129,10 +126,11 @@ class _Asked:
 @click.option(
     "--replay",
     "mode",
-    type=click.Choice(["open"]),
+    type=click.Choice(["open", "closed"]),
     default="open",
     show_default=True,
-    help="open: what is recorded is wanted, whatever was decided.",
+    help="open: what is recorded is wanted, whatever was decided. closed: work that was not done is done later, and who"
+    " is killed takes time to start again.",
 )
 @click.option("--interval", type=_Duration(), default="60s", show_default=True, help="Time between two decisions.")
 @click.option("--warmup", type=_Duration(), default="1h", show_default=True, help="Not scored, at the start.")
@@ -183,14 +181,19 @@ def backtest(
         raise click.BadParameter("0 s is no interval; write 5s or more", param_hint="'--interval'")
     replayed = Replayed(resource)
     terms = Terms(
-        replayed, int(interval.total_seconds()), int(warmup.total_seconds()), limit == "soft", today.get(replayed)
+        replayed,
+        int(interval.total_seconds()),
+        int(warmup.total_seconds()),
+        soft=limit == "soft",
+        closed=mode == "closed",
+        today=today.get(replayed),
     )
     if parameters and len(recommenders) > 1:
         remedy = "write them behind each name, like percentile:cpu.margin=20%"
         raise click.BadParameter(f"there are several recommenders; {remedy}", param_hint="'--parameters'")
     try:
         entrants = tuple(parse_entrant(text, parameters) for text in recommenders)
-        asked = _Asked(traces, entrants, terms, mode, conditions, jobs or os.cpu_count() or 1, output)
+        asked = _Asked(traces, entrants, terms, jobs or os.cpu_count() or 1)
         with redirect_stdout(sys.stderr):  # plug-ins may print
             results = _run(asked)
     except Refused as refused:
@@ -220,7 +223,7 @@ def _run(asked: _Asked) -> list[Result]:
         outcomes = perform(tasks, asked.jobs, tell)
     each = len(asked.traces)
     return [
-        Result(entrant.label, asked.terms, asked.replay, outcomes[index * each : (index + 1) * each])
+        Result(entrant.label, asked.terms, outcomes[index * each : (index + 1) * each])
         for index, entrant in enumerate(asked.entrants)
     ]
 

@@ -59,7 +59,7 @@ class Scripted(Recommender[Samples]):
 
 
 def terms(replayed: Replayed = Replayed.CPU, warmup_s: int = 0, interval_s: int = 60, *, soft: bool = False) -> Terms:
-    return Terms(replayed, interval_s, warmup_s, soft)
+    return Terms(replayed, interval_s, warmup_s, soft=soft)
 
 
 def cpu(*values: float, step_s: int = 60, **columns: list[float]) -> Trace:
@@ -239,3 +239,10 @@ def test_what_is_followed_is_what_folding_sample_by_sample_gives() -> None:
             one.recent.cpu[0] = 1
         asyncio.run(quick.wait(None))
         asyncio.run(usual.wait(None))
+
+
+def test_a_closed_loop_makes_up_for_what_was_not_done() -> None:
+    on = replace(terms(), closed=True)
+    found = run(cpu(*[1.0] * 60, 3.0, 0.5, 0.5), Scripted(), on)
+    assert found.replay.wanted[-3:].tolist() == [3.0, 1.5, 0.5]
+    assert found.scores.throttled_percent == pytest.approx(100 / 63)

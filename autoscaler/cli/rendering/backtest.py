@@ -21,7 +21,6 @@ class Result:
 
     label: str
     terms: Terms
-    replay: str
     outcomes: Sequence[Outcome]
 
     @property
@@ -41,7 +40,7 @@ def _document(result: Result) -> dict[str, Any]:
         "recommender": result.label,
         "resource": terms.replayed.value,
         "limit": "soft" if terms.soft else "hard",
-        "replay": result.replay,
+        "replay": "closed" if terms.closed else "open",
         "interval_seconds": terms.interval_s,
         "warmup_seconds": terms.warmup_s,
         "traces": [_trace(one, terms) for one in result.outcomes],
@@ -120,7 +119,7 @@ def _title(result: Result) -> list[str]:
         f"{seconds // 3600}h" if seconds and seconds % 3600 == 0 else f"{seconds}s"
         for seconds in (terms.interval_s, terms.warmup_s)
     )
-    what = f"{terms.replayed.value.replace('_', ' ')}{limit}, {result.replay} replay"
+    what = f"{terms.replayed.value.replace('_', ' ')}{limit}, {'closed' if terms.closed else 'open'} replay"
     return [result.label, f"{what}, a decision every {every}, the first {warmup} not scored"]
 
 
