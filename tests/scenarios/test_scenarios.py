@@ -69,6 +69,9 @@ def test_a_slow_leak(seed: int) -> None:
     assert memory[37 * HOUR] < memory[35 * HOUR] - grown * 0.9
     assert [(cut.at_s, cut.restarts) for cut in demand.cuts] == [(36 * HOUR, True)]
     assert set(demand.trace.columns[Column.SESSIONS][37 * HOUR :]) == {6}
+    boot = slice(36 * HOUR, demand.runs[1].compiles_s)
+    assert memory[boot].max() < 1.02 * demand.base_bytes
+    assert demand.trace.columns[Column.GPU_MEMORY][boot].max() == 0
 
 
 @SEED
