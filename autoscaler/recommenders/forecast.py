@@ -21,11 +21,13 @@ from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, S
 from autoscaler.recommenders.kills import KillParameters, held_up
 from autoscaler.recommenders.parameters import Duration, Parameters, Ratio, bounded, format_duration
 from autoscaler.recommenders.peaks import Peaks, pushed, within
-from autoscaler.recommenders.season import LEAST, SLOT_S, Season, Slots, learned
-from autoscaler.recommenders.usage import amount, known, span
+from autoscaler.recommenders.season import LEAST_SEASONS, SLOT_S, Season, Slots, learned
+from autoscaler.recommenders.usage import LEAST_CPU, LEAST_MEMORY, SCALE, amount, known, span
 
 RECENT_S = 900
 """What was used for so long is always covered."""
+
+_FLOOR = {Resource.CPU: LEAST_CPU, Resource.MEMORY: LEAST_MEMORY}
 
 
 class CpuParameters(Parameters):
@@ -48,7 +50,7 @@ class ForecastParameters(Parameters):
     season: Annotated[Duration, bounded(timedelta(hours=1), timedelta(days=7))] = Field(
         timedelta(hours=24), description="After how long usage repeats itself, counted in UTC; a multiple of 15m."
     )
-    seasons: int = Field(14, ge=LEAST, le=60, description="How many of them are remembered.")
+    seasons: int = Field(14, ge=LEAST_SEASONS, le=60, description="How many of them are remembered.")
     horizon: Annotated[Duration, bounded(timedelta(0), timedelta(hours=6))] = Field(
         timedelta(minutes=30), description="How far ahead is looked."
     )
@@ -170,10 +172,8 @@ class Forecast(Recommender[Folded]):
         memory, memory_trail = self._sized(Resource.MEMORY, state.memory, self.params.memory.margin)
         if cpu is None and memory is None:
             return Abstain(self._shortage(max(state.cpu.seen_s, state.memory.seen_s)), insufficient_history=True)
-        held = held_up(situation, self.params.oom)
-        if held is not None and memory is not None and memory < held[0]:
-            memory, memory_trail = float(held[0]), (*memory_trail, held[1])
-        return Target(cpu, memory, cpu_trail + memory_trail)
+        memory, held = held_up(situation, self.params.oom, memory)
+        return Target(cpu, memory, cpu_trail + memory_trail + held)
 
     def recommend_many(self, states: Sequence[Folded], situations: Sequence[Situation]) -> list[Target | Abstain]:
         return [self.recommend(state, situation) for state, situation in zip(states, situations, strict=True)]
@@ -185,11 +185,14 @@ class Forecast(Recommender[Folded]):
         if past.seen_s < self._min_s or not past.seen_s:
             return None, (Step(resource, "usage", None, None, self._shortage(past.seen_s)),)
         season = past.season
-        forecasts = season.seasons >= LEAST and season.strength >= self.params.min_strength
+        forecasts = season.seasons >= LEAST_SEASONS and season.strength >= self.params.min_strength
         usage, trail = self._ahead(resource, past) if forecasts else self._plain(resource, past)
         before, wanted = amount(resource, usage), usage * (1 + margin)
-        because = f"margin {100 * margin:g}%"
-        return wanted, (*trail, Step(resource, "margin", before, amount(resource, wanted), because))
+        after, floor = amount(resource, wanted), _FLOOR[resource]
+        trail = (*trail, Step(resource, "margin", before, after, f"margin {100 * margin:g}%"))
+        if after >= floor:
+            return wanted, trail
+        return floor / SCALE[resource], (*trail, Step(resource, "floor", after, floor, "the least target", cap=True))
 
     def _ahead(self, resource: Resource, past: Past) -> tuple[float, tuple[Step, ...]]:
         """The upper end for the time from the newest sample to the horizon, and no less than was used just now."""
@@ -215,8 +218,8 @@ class Forecast(Recommender[Folded]):
     def _plain(self, resource: Resource, past: Past) -> tuple[float, tuple[Step, ...]]:
         """The peak of the window."""
         season, every = past.season, self._every
-        if season.seasons < LEAST:
-            why = f"{season.seasons} of {LEAST} whole {every}s known for a season"
+        if season.seasons < LEAST_SEASONS:
+            why = f"{season.seasons} of {LEAST_SEASONS} whole {every}s known for a season"
         else:
             why = f"no season: the time of {every} tells {max(season.strength, 0):.0%}"
         usage = past.peaks[0][1]

@@ -208,14 +208,15 @@ class Histogram(Recommender[Folded]):
         days, killed_at = state.days, state.killed_at
         for part in _runs(number):
             end_at = first_at + (int(number[part.start]) + 1) * DAY_S
-            running = days[-1] if days and days[-1].end_at == end_at else Day(end_at, 0.0)
+            begun = bool(days) and days[-1].end_at == end_at
+            running = days[-1] if begun else Day(end_at, 0.0)
             day = running._replace(peak=max(running.peak, float(usage[part].max())))
             for index in np.flatnonzero(usage[part] >= limit[part]) + part.start:
                 so_far = max(running.peak, float(usage[part.start : index + 1].max()))
                 day = day._replace(kill=max(day.kill, bumped(max(float(limit[index]), so_far))))
                 killed_at = (killed_at[1], int(at[index]))
-            if day != running:
-                days = (*(days[:-1] if days and days[-1].end_at == end_at else days), day)
+            if day != running or not begun:
+                days = (*(days[:-1] if begun else days), day)
         last_at = int(at[-1])
         if days[0].end_at <= last_at - self._kept_s:
             days = tuple(day for day in days if day.end_at > last_at - self._kept_s)

@@ -6,6 +6,7 @@ raised for this very kill: however often it is seen, it raises once.
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from autoscaler.recommenders.parameters import (
     bounded,
     format_duration,
 )
+from autoscaler.recommenders.usage import amount
 
 Limits = tuple[tuple[int, float], ...]
 """Since when (unix seconds) which memory limit (bytes), oldest first."""
@@ -76,14 +78,17 @@ def killed_with(situation: Situation) -> tuple[int, float] | None:
     return (at, used) if used > 0 else None
 
 
-def held_up(situation: Situation, rule: KillParameters) -> tuple[int, Step] | None:
-    """The least memory in bytes while a kill is recent, and the step that says why; None where there is none."""
-    if not rule.hold:
-        return None
+def held_up(situation: Situation, rule: KillParameters, memory: float | None) -> tuple[float | None, tuple[Step, ...]]:
+    """Memory in bytes, and while a kill is recent no less than follows from it, with the step that says so."""
+    if memory is None or not rule.hold:
+        return memory, ()
     found = killed_with(situation)
     if found is None or situation.now.timestamp() - found[0] >= rule.hold.total_seconds():
-        return None
-    before = int(found[1])
-    least = int(np.ceil(max(found[1] * (1 + rule.bump), found[1] + rule.least_bump)))
-    because = f"killed for lack of memory less than {format_duration(rule.hold)} ago"
-    return least, Step(Resource.MEMORY, "oomKill", before, least, because, cap=True)
+        return memory, ()
+    used = found[1]
+    least = math.ceil(max(used * (1 + rule.bump), used + rule.least_bump))
+    if memory >= least:
+        return memory, ()
+    ago, at = format_duration(rule.hold), Resource.MEMORY.quantity(int(used))
+    because = f"killed for lack of memory at {at} less than {ago} ago"
+    return float(least), (Step(Resource.MEMORY, "oomKill", amount(Resource.MEMORY, memory), least, because, cap=True),)

@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 from autoscaler.core.bounds import SAMPLE_PRECISION
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, Situation, Step, Target
-from autoscaler.core.units import Bytes, Millicores
 from autoscaler.recommenders import parameters
 from autoscaler.recommenders.faded import REMEMBERED, Faded, Fresh, Weights
 from autoscaler.recommenders.hard_window import HardWindow, Kept
@@ -37,7 +36,7 @@ from autoscaler.recommenders.parameters import (
     bounded,
     format_duration,
 )
-from autoscaler.recommenders.usage import SCALE, amount, known, span
+from autoscaler.recommenders.usage import LEAST_CPU, LEAST_MEMORY, SCALE, amount, known, span
 
 HalfLife = Annotated[Duration, bounded(timedelta(seconds=1), timedelta(days=365))]
 HardWindowLength = Annotated[Duration, bounded(timedelta(minutes=5), timedelta(days=30))]
@@ -54,7 +53,7 @@ class CpuParameters(Parameters):
     margin: Ratio = Field(0.15, description="What is added on top.")
     half_life: HalfLife = Field(timedelta(hours=24), description="Age at which a sample counts half.")
     window: HardWindowLength | None = Field(None, description=_WINDOW)
-    floor: CpuAmount = Field(Millicores(0), description="The least target.")
+    floor: CpuAmount = Field(LEAST_CPU, description="The least target.")
 
     _one_of_two = model_validator(mode="after")(lambda params: _either(params))
 
@@ -68,7 +67,7 @@ class MemoryParameters(Parameters):
     margin: Ratio = Field(0.15, description="What is added on top.")
     half_life: HalfLife = Field(timedelta(hours=48), description="Age at which a sample counts half.")
     window: HardWindowLength | None = Field(None, description=_WINDOW)
-    floor: MemoryAmount = Field(Bytes(0), description="The least target.")
+    floor: MemoryAmount = Field(LEAST_MEMORY, description="The least target.")
 
     _one_of_two = model_validator(mode="after")(lambda params: _either(params))
 
@@ -238,12 +237,10 @@ class Percentile(Recommender[Folded]):
         if not self._settles:
             return target
         cpu, memory, trail = target.cpu, target.memory, target.trail
-        held = held_up(situation, self.params.oom)
-        if held is not None and memory is not None and memory < held[0]:
-            memory, trail = float(held[0]), (*trail, held[1])
+        memory, held = held_up(situation, self.params.oom, memory)
         cpu, cpu_step = self._left(Resource.CPU, cpu, situation)
         memory, memory_step = self._left(Resource.MEMORY, memory, situation)
-        return Target(cpu, memory, (*trail, *cpu_step, *memory_step))
+        return Target(cpu, memory, (*trail, *cpu_step, *held, *memory_step))
 
     def _left(
         self, resource: Resource, wanted: float | None, situation: Situation

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SLOT_S = 900
-LEAST = 3
+LEAST_SEASONS = 3
 """Seasons without which nothing is forecast."""
 
 _WHOLE = 0.8  # the share of its slots that a season must have
@@ -43,7 +43,7 @@ def learned(rows: list[Slots], coverage: float) -> Season:
     `coverage`: the share of errors up to the upper end, and from the lower one on. No end is above the greatest value.
     """
     whole = [row for row in rows if np.isfinite(row).mean() >= _WHOLE]
-    if len(whole) < LEAST:
+    if len(whole) < LEAST_SEASONS:
         return Season(len(whole))
     values = np.stack(whole).astype(np.float64)
     around = np.fmax(values, np.fmax(np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)))

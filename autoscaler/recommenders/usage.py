@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import Resource
+from autoscaler.core.units import Bytes, Millicores
+
+LEAST_CPU, LEAST_MEMORY = Millicores(1), Bytes(1 << 20)
+"""What is recommended at least, also for a container that uses nothing: a size of zero is none."""
 
 SCALE = {Resource.CPU: 1000, Resource.MEMORY: 1}
 """From cores or bytes to the base unit of steps."""

@@ -27,6 +27,7 @@ from autoscaler.recommenders.kills import KillParameters, held_up
 from autoscaler.recommenders.parameters import (
     CpuAmount,
     Duration,
+    MemoryAmount,
     Parameters,
     Percentile,
     Ratio,
@@ -34,7 +35,7 @@ from autoscaler.recommenders.parameters import (
     format_duration,
 )
 from autoscaler.recommenders.peaks import Peaks, pushed, within
-from autoscaler.recommenders.usage import amount, known
+from autoscaler.recommenders.usage import LEAST_MEMORY, SCALE, amount, known
 
 AGGREGATE_S = 300
 HOLD_S = 3600
@@ -69,6 +70,7 @@ class MemoryParameters(Parameters):
     half_life: HalfLife = Field(timedelta(hours=48), description="Age at which a sample counts half.")
     window: PeakWindow = Field(timedelta(hours=24), description="How far back the maximum is looked for.")
     margin: Ratio = Field(0.15, description="What is added on top.")
+    floor: MemoryAmount = Field(LEAST_MEMORY, description="The least target.")
 
 
 class WindowParameters(Parameters):
@@ -252,15 +254,8 @@ class Window(Recommender[Folded]):
         memory, memory_trail = self._sized(self._memory, state.memory, self._memory_words)
         if cpu is None and memory is None:
             return Abstain("no five minutes of samples yet", insufficient_history=True)
-        floor = self.params.cpu.floor
-        if cpu is not None and (found := amount(Resource.CPU, cpu)) < floor:
-            cpu = floor / 1000
-            cpu_trail += (Step(Resource.CPU, "floor", found, floor, "the least target", cap=True),)
-        held = held_up(situation, self.params.oom)
-        if held is not None and (memory is None or memory < held[0]):
-            memory = float(held[0])
-            memory_trail += (held[1],)
-        return Target(cpu, memory, cpu_trail + memory_trail)
+        memory, held = held_up(situation, self.params.oom, memory)
+        return Target(cpu, memory, cpu_trail + memory_trail + held)
 
     def recommend_many(self, states: Sequence[Folded], situations: Sequence[Situation]) -> list[Target | Abstain]:
         return [self.recommend(state, situation) for state, situation in zip(states, situations, strict=True)]
@@ -271,7 +266,12 @@ class Window(Recommender[Folded]):
         if said is None:
             return None, (Step(resource, "usage", None, None, "no five minutes of samples yet"),)
         before, value = amount(resource, said), said * (1 + margin)
-        return value, (
+        after, floor = amount(resource, value), statistic.params.floor
+        trail = (
             Step(resource, "usage", None, before, f"{words}; greatest of an hour"),
-            Step(resource, "margin", before, amount(resource, value), f"margin {100 * margin:g}%"),
+            Step(resource, "margin", before, after, f"margin {100 * margin:g}%"),
         )
+        if after >= floor:
+            return value, trail
+        floored = Step(resource, "floor", after, floor, "the least target", cap=True)
+        return floor / SCALE[resource], (*trail, floored)
