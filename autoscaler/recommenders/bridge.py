@@ -94,26 +94,27 @@ class Bridge(Recommender[Folded]):
         if past.block < 0:
             return None, [Step(_CPU, "usage", None, None, "no sample yet")]
         level = self._cpu.level(past)
-        wanted = need = self._cpu.need(level)
+        need = self._cpu.need(level)
         asked = amount(_CPU, level)
         trail = [Step(_CPU, "usage", None, asked, self._level_because)]
         trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))
         size, limit = _in_force(situation, _CPU)
         if size is None:
-            return _bounded(_CPU, wanted), trail
+            return _bounded(_CPU, need), trail
         reached = self._cpu.reached(situation.recent, size, limit) if newest_is_known(situation.recent) else None
         if reached is not None:
             grown = max(need, min(size * (1 + reached.growth), params.most * level))
             if grown > need:
                 because = f"{reached.because}: more may be wanted than is seen, {reached.growth:+.0%}"
                 trail.append(Step(_CPU, "reached", amount(_CPU, need), amount(_CPU, grown), because))
-            wanted = grown
-            if wanted >= size:
-                return _bounded(_CPU, wanted), trail
-        elif wanted > size:
-            trail.append(_kept(_CPU, wanted, size, "the size has not been used up"))
+            if grown > size:
+                return _bounded(_CPU, grown), trail
+            trail.append(_kept(_CPU, grown, size, f"{reached.because}, but most of it is not used"))
             return size, trail
-        return self._lowered(_CPU, size, need, wanted, state.cpu_s, past, now_s, params.lowering, trail)
+        if need > size:
+            trail.append(_kept(_CPU, need, size, "the size has not been used up"))
+            return size, trail
+        return self._lowered(_CPU, size, need, need, state.cpu_s, past, now_s, params.lowering, trail)
 
     def _memory_target(self, state: Folded, situation: Situation, now_s: int) -> tuple[float | None, list[Step]]:
         past, params = state.memory, self.params.memory
