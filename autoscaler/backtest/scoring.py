@@ -51,11 +51,11 @@ def score(demand: Values, limit: Values, step_s: float, unscored: int = 0, *, ki
     nothing is left.
     """
     demand, limit = demand[unscored:], limit[unscored:]
-    changed = np.abs(np.diff(limit)) > _CHANGE * limit[:-1]
+    resizes = int(changed(limit).sum())
     known = np.isfinite(demand)
     if not known.any():
         raise ValueError("no sample is left to be scored")
-    over = known & (demand > limit) if kills else np.zeros(len(demand), np.bool_)
+    over = lacking(demand, limit, kills=True) if kills else np.zeros(len(demand), np.bool_)
     began = over & ~np.concatenate(([False], over[:-1]))
     wanted, given = demand[known], limit[known]
     used = np.minimum(wanted, given)
@@ -64,16 +64,26 @@ def score(demand: Values, limit: Values, step_s: float, unscored: int = 0, *, ki
     return Scores(
         days=days,
         slack_percent=_percent(float((given - used).sum()), float(given.sum())),
-        throttled_percent=_percent(int((wanted > given * (1 + _ROUNDING)).sum()), len(wanted)),
+        throttled_percent=_percent(int(lacking(wanted, given, kills=False).sum()), len(wanted)),
         unmet_percent=_percent(float(np.maximum(wanted - given, 0).sum()), float(wanted.sum())),
         oom_per_day=int(began.sum()) / days,
-        resizes_per_day=int(changed.sum()) / days,
+        resizes_per_day=resizes / days,
         oom_episodes=int(began.sum()),
         oom_kills=_kills(np.flatnonzero(over), step_s),
-        resizes=int(changed.sum()),
+        resizes=resizes,
         slack_hours=float((given - used).sum()) * hours,
         reserved_hours=float(given.sum()) * hours,
     )
+
+
+def changed(limit: Values) -> NDArray[np.bool_]:
+    """Whether each limit but the first differs from the one before, as a resize."""
+    return np.asarray(np.abs(np.diff(limit)) > _CHANGE * limit[:-1])
+
+
+def lacking(demand: Values, limit: Values, *, kills: bool) -> NDArray[np.bool_]:
+    """Where demand is above the limit, so that it `kills`, or throttles; not where it is not known."""
+    return np.asarray(demand > (limit if kills else limit * (1 + _ROUNDING)))
 
 
 def _percent(part: float, whole: float) -> float:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ from typing import Any
 import click
 
 from autoscaler.backtest.demand import Replayed, ReplayError
-from autoscaler.backtest.entrants import Entrant, parse_entrant
+from autoscaler.backtest.entrants import Entrant, PolicyFile, parse_entrant, policies_of
 from autoscaler.backtest.farm import Task, perform, turns
 from autoscaler.backtest.limits import Condition, parse_condition
+from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Terms
 from autoscaler.cli.output import terminal
 from autoscaler.cli.progress import MeasuringProgress
 from autoscaler.cli.rendering.backtest import Result, as_data, as_table
+from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
 from autoscaler.plugins import discover
@@ -82,13 +84,40 @@ class _Today(click.ParamType[dict[Replayed, float]]):
         return found
 
 
+class _Amounts(click.ParamType[ResourceList]):
+    """`cpu=16,memory=64Gi`."""
+
+    name = "amounts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
+        if isinstance(value, ResourceList):
+            return value
+        amounts = ResourceList()
+        for item in value.split(","):
+            name, _, quantity = item.strip().partition("=")
+            try:
+                if name == Resource.CPU:
+                    amounts = replace(amounts, cpu=parse_cpu(quantity))
+                elif name == Resource.MEMORY:
+                    amounts = replace(amounts, memory=parse_memory(quantity))
+                else:
+                    self.fail(f"{item!r} is no amount; write cpu=16,memory=64Gi, or one of them", param, ctx)
+            except QuantityError as error:
+                self.fail(str(error), param, ctx)
+        return amounts
+
+
+_AMOUNTS = "cpu=16,memory=64Gi"
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """The command line, read."""
 
     traces: tuple[Path, ...]
-    entrants: tuple[Entrant, ...]
+    entrants: tuple[Entrant | PolicyFile, ...]
     terms: Terms
+    room: Room
     jobs: int
 
 
@@ -110,11 +139,19 @@ class _Asked:
     "recommenders",
     metavar="NAME[:K=V,…]",
     multiple=True,
-    default=("bridge",),
-    show_default="bridge",
-    help="What is tried, with its parameters. Repeatable.",
+    help="What is tried, with its parameters; bridge if nothing is given. Repeatable.",
 )
 @click.option("--parameters", metavar="K=V,…", default="", help="Parameters of the only recommender.")
+@click.option(
+    "--policy",
+    "policies",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Policies to try on a simulated node, with all that they say. Repeatable.",
+)
+@click.option("--node", type=_Amounts(), metavar=_AMOUNTS, help="What the node of a policy's pod can give.")
+@click.option("--others", type=_Amounts(), metavar=_AMOUNTS, help="What other pods hold of it.")
 @click.option("--resource", type=click.Choice([one.value for one in Replayed]), required=True, help="What is sized.")
 @click.option(
     "--limit",
@@ -152,10 +189,20 @@ class _Asked:
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=None, show_default="one a CPU", help="Processes to use.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write a page with plots too: usage and limit over time, and who reserves least for how little harm.",
+)
 def backtest(
     traces: tuple[Path, ...],
     recommenders: tuple[str, ...],
     parameters: str,
+    policies: tuple[Path, ...],
+    node: ResourceList | None,
+    others: ResourceList | None,
     resource: str,
     limit: str,
     mode: str,
@@ -165,16 +212,19 @@ def backtest(
     conditions: tuple[Condition, ...],
     jobs: int | None,
     output: str,
+    page: Path | None,
 ) -> int:
     """Replay recorded usage in virtual time through the loop of `run`, and score what recommenders make of it.
 
-    Nothing else interferes: sizes are neither bounded nor rounded, and what is decided is in force at the next sample.
+    With --recommender nothing else interferes: sizes are neither bounded nor rounded, and what is decided is in force
+    at the next sample. With --policy all that it says counts, on a simulated node with its kubelet.
 
     \b
     Examples:
       bridge-autoscaler backtest --trace usage.csv --resource memory
       bridge-autoscaler backtest --trace a.csv --trace b.csv --resource cpu --today cpu=4 \\
         --recommender bridge --recommender percentile:cpu.target=p99,cpu.margin=20%
+      bridge-autoscaler backtest --trace usage.csv --resource cpu --policy policy.yaml --node cpu=16,memory=64Gi
       bridge-autoscaler backtest --trace usage.csv --resource memory --fail-if 'oom_per_day > 0.4' -o json
     """
     if not interval:
@@ -191,15 +241,19 @@ def backtest(
     if parameters and len(recommenders) > 1:
         remedy = "write them behind each name, like percentile:cpu.margin=20%"
         raise click.BadParameter(f"there are several recommenders; {remedy}", param_hint="'--parameters'")
+    if (node or others) and not policies:
+        raise click.BadParameter("a node counts for policies alone; give a --policy", param_hint="'--node'")
     try:
-        entrants = tuple(parse_entrant(text, parameters) for text in recommenders)
-        asked = _Asked(traces, entrants, terms, jobs or os.cpu_count() or 1)
         with redirect_stdout(sys.stderr):  # plug-ins may print
-            results = _run(asked)
+            entrants = _entrants(recommenders or (() if policies else ("bridge",)), parameters, policies)
+            room = Room(node or ResourceList(), others or ResourceList())
+            results = _run(_Asked(traces, entrants, terms, room, jobs or os.cpu_count() or 1))
     except Refused as refused:
         raise click.ClickException("\n".join(map(str, refused.faults))) from None
     except (TraceError, ReplayError) as error:
         raise click.ClickException(str(error)) from None
+    if page is not None:
+        _write(page, results)
     if output == "json":
         click.echo(json.dumps(as_data(results), indent=2))
     else:
@@ -207,11 +261,19 @@ def backtest(
     return _verdict(results, conditions)
 
 
-def _run(asked: _Asked) -> list[Result]:
+def _entrants(
+    recommenders: tuple[str, ...], parameters: str, policies: tuple[Path, ...]
+) -> tuple[Entrant | PolicyFile, ...]:
+    """What is wrong with them is said before anything takes long."""
     catalog = discover()
-    for entrant in asked.entrants:
-        entrant.recommender(catalog)  # what is wrong with it is said before anything takes long
-    tasks = [Task(path, entrant, asked.terms) for entrant in asked.entrants for path in asked.traces]
+    entrants = [parse_entrant(text, parameters) for text in recommenders]
+    for entrant in entrants:
+        entrant.recommender(catalog)
+    return (*entrants, *(one for path in policies for one in policies_of(path, catalog)))
+
+
+def _run(asked: _Asked) -> list[Result]:
+    tasks = [Task(path, entrant, asked.terms, asked.room) for entrant in asked.entrants for path in asked.traces]
     done, total = 0, turns(tasks)
     with MeasuringProgress(sys.stderr, doing="replaying", what="turns") as progress:
 
@@ -226,6 +288,15 @@ def _run(asked: _Asked) -> list[Result]:
         Result(entrant.label, asked.terms, outcomes[index * each : (index + 1) * each])
         for index, entrant in enumerate(asked.entrants)
     ]
+
+
+def _write(page: Path, results: list[Result]) -> None:
+    from autoscaler.cli.rendering.report.page import as_page
+
+    try:
+        page.write_text(as_page(results), encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"--html {page}: cannot be written: {error.strerror or error}") from None
 
 
 def _verdict(results: list[Result], conditions: tuple[Condition, ...]) -> int:

@@ -62,6 +62,9 @@ def _trace(one: Outcome, terms: Terms) -> dict[str, Any]:
         "oom_avoided": one.today.oom_avoided,
         "oom_caused": one.today.oom_caused,
         "today": {"size": one.today.size, **asdict(one.today.scores)},
+        "deferred": one.replay.deferred,
+        "infeasible": one.replay.infeasible,
+        "migrations": one.replay.migrations,
         "held": {reason.value: count for reason, count in sorted(one.held.items())},
     }
 
@@ -77,6 +80,9 @@ def _summed(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "reserved_change_percent": 100 * (after / before - 1) if before else 0.0,
         "oom_avoided": sum(one.today.oom_avoided for one in outcomes),
         "oom_caused": sum(one.today.oom_caused for one in outcomes),
+        "deferred": sum(one.replay.deferred for one in outcomes),
+        "infeasible": sum(one.replay.infeasible for one in outcomes),
+        "migrations": sum(one.replay.migrations for one in outcomes),
     }
 
 
@@ -113,14 +119,18 @@ def _section(result: Result, width: int) -> str:
 
 
 def _title(result: Result) -> list[str]:
-    terms = result.terms
+    return [result.label, in_words(result.terms)]
+
+
+def in_words(terms: Terms) -> str:
+    """What was replayed, and how."""
     limit = "" if terms.replayed is not Replayed.CPU else f", {'soft' if terms.soft else 'hard'} limit"
     every, warmup = (
         f"{seconds // 3600}h" if seconds and seconds % 3600 == 0 else f"{seconds}s"
         for seconds in (terms.interval_s, terms.warmup_s)
     )
     what = f"{terms.replayed.value.replace('_', ' ')}{limit}, {'closed' if terms.closed else 'open'} replay"
-    return [result.label, f"{what}, a decision every {every}, the first {warmup} not scored"]
+    return f"{what}, a decision every {every}, the first {warmup} not scored"
 
 
 def _cells(scores: Scores, oracle: float, *, memory: bool) -> list[str]:
@@ -156,6 +166,9 @@ def _saved(result: Result) -> str:
     else:
         today = _size(result.terms.today, result.terms.replayed)
     words = f"Against today's {today}: {sums['reserved_change_percent']:+.0f}% reserved"
+    if any(sums[name] for name in ("deferred", "infeasible", "migrations")):
+        asks = f"{sums['deferred']} asks deferred, {sums['infeasible']} infeasible, {sums['migrations']} migrations"
+        words = f"{asks}. {words}"
     if result.terms.replayed is Replayed.CPU:
         throttled = _mean([one.today.scores.throttled_percent for one in result.outcomes])
         return f"{words}, throttled {result.mean.throttled_percent:.2f}% of the time instead of {throttled:.2f}%."
