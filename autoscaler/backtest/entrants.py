@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from autoscaler.core.foreign import told
+from autoscaler.core.policy import Policy
 from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
+from autoscaler.policystore import read_policies
 from autoscaler.strictyaml import Document, Fault, Refused, load_documents
 
 RECOMMENDER, PARAMETERS = "--recommender", "--parameters"
@@ -37,6 +40,27 @@ class Entrant:
         except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
             text = f"recommender {self.name} refuses them: {told(error)}"
             raise Refused([Fault(PARAMETERS, 0, "", text)]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """One policy of a file, by name."""
+
+    path: Path
+    name: str
+
+    @property
+    def label(self) -> str:
+        return f"policy {self.name}"
+
+    def policy(self, catalog: Catalog) -> Policy:
+        """The policy itself. Raises `Refused`."""
+        return next(one for one in read_policies((self.path,), catalog).policies if one.name == self.name)
+
+
+def policies_of(path: Path, catalog: Catalog) -> tuple[PolicyFile, ...]:
+    """All policies of a file or folder. Raises `Refused`."""
+    return tuple(PolicyFile(path, one.name) for one in read_policies((path,), catalog).policies)
 
 
 def parse_entrant(text: str, parameters: str = "") -> Entrant:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from autoscaler.backtest.entrants import Entrant
-from autoscaler.backtest.running import Outcome, Terms, demand_for, run
+from autoscaler.backtest.entrants import Entrant, PolicyFile
+from autoscaler.backtest.modelled import Room
+from autoscaler.backtest.running import Outcome, Terms, demand_for, policy_demands, run, run_policy
 from autoscaler.plugins import discover
 from autoscaler.traces.reading import read_trace
 
@@ -19,8 +20,9 @@ class Task:
     """One trace, and who is replayed on it."""
 
     trace: Path
-    entrant: Entrant
+    entrant: Entrant | PolicyFile
     terms: Terms
+    room: Room = Room()
 
 
 Done = Callable[[int], None]
@@ -48,9 +50,19 @@ def perform(tasks: Sequence[Task], jobs: int, done: Done) -> list[Outcome]:
 
 def turns(tasks: Sequence[Task]) -> int:
     """How many turns they take. Raises what is wrong with their traces."""
-    return sum(demand_for(read_trace(task.trace), task.terms).turns for task in tasks)
+    return sum(_turns(task) for task in tasks)
+
+
+def _turns(task: Task) -> int:
+    trace, terms = read_trace(task.trace), task.terms
+    if isinstance(task.entrant, Entrant):
+        return demand_for(trace, terms).turns
+    demand = policy_demands(trace, task.entrant.policy(discover()), terms)[terms.replayed.resource]
+    return demand.turns * demand.interval_s // terms.interval_s
 
 
 def _alone(task: Task, done: Done | None = None) -> Outcome:
-    recommender = task.entrant.recommender(discover())
-    return run(read_trace(task.trace), recommender, task.terms, done)
+    catalog, trace = discover(), read_trace(task.trace)
+    if isinstance(task.entrant, PolicyFile):
+        return run_policy(trace, task.entrant.policy(catalog), task.terms, task.room, done)
+    return run(trace, task.entrant.recommender(catalog), task.terms, done)

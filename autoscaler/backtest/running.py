@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from autoscaler.backtest import oracles
 from autoscaler.backtest.comparing import Counterfactual, against
 from autoscaler.backtest.demand import Demand, Replayed, ReplayError, demand_of
-from autoscaler.backtest.replay import Progress, Replay, neutral, replay
+from autoscaler.backtest.modelled import Room, container_of
+from autoscaler.backtest.replay import Progress, Replay, neutral, replay, replay_policy
 from autoscaler.backtest.scoring import Scores, score
+from autoscaler.core.model import Container, Resource
+from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Recommender
 from autoscaler.traces.trace import Trace
@@ -88,6 +92,40 @@ def run_on(demand: Demand, recommender: Recommender[Any], terms: Terms, progress
     """Replay one demand, neutrally."""
     policy = neutral(recommender, demand)
     return replay(demand, policy, soft=terms.soft, closed=terms.closed, idle=terms.idle(demand), progress=progress)
+
+
+def run_policy(trace: Trace, policy: Policy, terms: Terms, room: Room, progress: Progress | None = None) -> Outcome:
+    """Replay a trace under a whole policy, with both resources as far as they are recorded and controlled, and score
+    one of them. Raises `ReplayError`."""
+    demands = policy_demands(trace, policy, terms)
+    replays = replay_policy(
+        demands,
+        policy,
+        room,
+        timedelta(seconds=terms.interval_s),
+        soft=terms.soft,
+        closed=terms.closed,
+        idle=timedelta(seconds=min(terms.warmup_s, OBSERVED_S)),
+        progress=progress,
+    )
+    resource = terms.replayed.resource
+    return judged(demands[resource], replays[resource], terms)
+
+
+def policy_demands(trace: Trace, policy: Policy, terms: Terms) -> Mapping[Resource, Demand]:
+    """What a policy is replayed on. Raises `ReplayError`."""
+    if terms.replayed is Replayed.GPU_MEMORY:
+        raise ReplayError("a policy sizes cpu and memory; replay gpu_memory with --recommender")
+    entry = policy.container_policy(Container(container_of(policy).container))
+    controlled = frozenset[Resource]() if entry is None else entry.controlled
+    if terms.replayed.resource not in controlled:
+        raise ReplayError(f"policy {policy.name} leaves {terms.replayed.value} alone; see its controlledResources")
+    each = replace(terms, interval_s=policy.grid.step)
+    demands = {terms.replayed.resource: demand_for(trace, each)}
+    for other in (Replayed.CPU, Replayed.MEMORY):
+        if other is not terms.replayed and other.resource in controlled and other.column in trace.columns:
+            demands[other.resource] = demand_for(trace, replace(each, replayed=other, today=None))
+    return demands
 
 
 def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
