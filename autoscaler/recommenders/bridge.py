@@ -100,7 +100,7 @@ class Bridge(Recommender[Folded]):
         trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))
         size, limit = _in_force(situation, _CPU)
         if size is None:
-            return _bounded(_CPU, need), trail
+            return _most(_CPU, need, trail)
         reached = self._cpu.reached(situation.recent, size, limit) if newest_is_known(situation.recent) else None
         if reached is not None:
             grown = max(need, min(size * (1 + reached.growth), params.most * level))
@@ -108,7 +108,7 @@ class Bridge(Recommender[Folded]):
                 because = f"{reached.because}: more may be wanted than is seen, {reached.growth:+.0%}"
                 trail.append(Step(_CPU, "reached", amount(_CPU, need), amount(_CPU, grown), because))
             if grown > size:
-                return _bounded(_CPU, grown), trail
+                return _most(_CPU, grown, trail)
             trail.append(_kept(_CPU, grown, size, f"{reached.because}, but most of it is not used"))
             return size, trail
         if need > size:
@@ -129,7 +129,7 @@ class Bridge(Recommender[Folded]):
             trail.append(Step(_MEMORY, "oomKill", amount(_MEMORY, wanted), amount(_MEMORY, kill[0]), kill[1]))
             wanted = kill[0]
         if size is None or wanted > size * (1 + params.dead_band):
-            return _bounded(_MEMORY, wanted), trail
+            return _most(_MEMORY, wanted, trail)
         if wanted > size:
             trail.append(_kept(_MEMORY, wanted, size, f"less than {params.dead_band:.1%} more"))
             return size, trail
@@ -180,7 +180,7 @@ class Bridge(Recommender[Folded]):
             return size, trail
         lowered = amount(resource, wanted)
         trail.append(Step(resource, "lowered", lowered, lowered, words))
-        return _bounded(resource, wanted), trail
+        return _most(resource, wanted, trail)
 
 
 def _in_force(situation: Situation, resource: Resource) -> tuple[float | None, float | None]:
@@ -194,5 +194,10 @@ def _kept(resource: Resource, wanted: float, size: float, because: str) -> Step:
     return Step(resource, "kept", amount(resource, wanted), amount(resource, size), because)
 
 
-def _bounded(resource: Resource, wanted: float) -> float:
-    return min(wanted, HIGHEST[resource] / SCALE[resource])
+def _most(resource: Resource, wanted: float, trail: list[Step]) -> tuple[float, list[Step]]:
+    """What is wanted, but no more than any container has."""
+    most = HIGHEST[resource] / SCALE[resource]
+    if wanted <= most:
+        return wanted, trail
+    trail.append(Step(resource, "most", amount(resource, wanted), HIGHEST[resource], "no container has more", cap=True))
+    return most, trail

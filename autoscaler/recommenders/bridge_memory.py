@@ -8,7 +8,6 @@ is remembered, as a container at its peak does not rise by as much again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from autoscaler.recommenders.blocks import BLOCK_S, Fading, Peaks, count_of, gre
 from autoscaler.recommenders.bridge_parameters import MemoryParameters
 from autoscaler.recommenders.lowering import REMEMBERED
 from autoscaler.recommenders.parameters import format_duration
-from autoscaler.recommenders.usage import span
+from autoscaler.recommenders.usage import amount, span
 
 MIB = 2.0**20
 LEAST = MIB
@@ -143,24 +142,24 @@ class MemoryNeeds:
 
     def trail(self, past: MemoryPast, need: Need) -> list[Step]:
         """How the need comes about, step by step."""
-        block, value = past.block, math.ceil(need.level)
+        block, value = past.block, _bytes(need.level)
         steps = [Step(Resource.MEMORY, "usage", None, value, self._level_because)]
         roomy = need.level + need.room
         if need.room > 0:
-            before, value = value, math.ceil(roomy)
+            before, value = value, _bytes(roomy)
             ago = _age(block - past.rise.block)
             because = f"{self._rises} of the largest rise, {past.rise.amount / MIB:.0f}Mi {ago} ago, fading"
             steps.append(Step(Resource.MEMORY, "rise", before, value, because))
         if need.top < roomy:
             roomy = need.top
-            before, value = value, math.ceil(roomy)
+            before, value = value, _bytes(roomy)
             ago = _age(block - past.highest.block)
             because = f"{self._beyond} above the highest usage, {past.highest.amount / MIB:.0f}Mi {ago} ago, fading"
             steps.append(Step(Resource.MEMORY, "highest", before, value, because))
         if need.newcomer >= 1:
-            before, value = value, math.ceil(roomy + need.newcomer)
+            before, value = value, _bytes(roomy + need.newcomer)
             steps.append(Step(Resource.MEMORY, "newcomer", before, value, _NEWCOMER))
-        if (total := math.ceil(need.total)) > value:
+        if (total := _bytes(need.total)) > value:
             steps.append(Step(Resource.MEMORY, "margin", value, total, self._margin_because))
         return steps
 
@@ -171,6 +170,10 @@ def _most(block: NDArray[np.int64], amounts: NDArray[np.float64], half_life: flo
         left = np.log2(amounts) + block / half_life
     index = len(left) - 1 - int(left[::-1].argmax())
     return Fading(float(amounts[index]), int(block[index]))
+
+
+def _bytes(value: float) -> int:
+    return amount(Resource.MEMORY, value)
 
 
 @lru_cache(maxsize=8192)  # two weeks of blocks, over and over
