@@ -11,6 +11,7 @@ import pytest
 from autoscaler import cli
 from autoscaler.backtest.limits import FIGURES
 from tests.backtest.public import SHIPPED
+from tests.cli.conftest import write_policy
 
 Out = pytest.CaptureFixture[str]
 GIB = 1 << 30
@@ -142,3 +143,27 @@ def test_several_processes_find_the_same(usage: Path, capsys: Out) -> None:
     alone = document(capsys)
     assert cli.main(["backtest", *arguments, "--jobs=2"]) == 0
     assert document(capsys) == alone
+
+
+def test_a_whole_policy_beside_a_recommender(usage: Path, capsys: Out, tmp_path: Path) -> None:
+    policy = write_policy(tmp_path, mode="Recommend")
+    arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile", "--policy", policy)
+    assert backtest(*arguments, "--node", "cpu=8,memory=16Gi", "--others", "memory=1Gi", "-o", "json") == 0
+    neutral, whole = document(capsys)["runs"]
+    assert neutral["recommender"] == "percentile"
+    assert whole["recommender"].startswith("policy ")
+    assert whole["traces"][0]["held"].keys() & {"ChangeTooSmall", "Cooldown"}
+    assert not neutral["traces"][0]["held"].keys() & {"ChangeTooSmall", "Cooldown"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--node", "cpu=8"), "a node counts for policies alone; give a --policy"),
+        (("--node", "disk=8"), "'disk=8' is no amount; write cpu=16,memory=64Gi"),
+        (("--others", "memory=8Gib"), "'--others'"),
+        (("--policy", "gone.yaml"), "gone.yaml: no such file or folder"),
+    ],
+)
+def test_errors_of_policies(usage: Path, capsys: Out, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(capsys, "--trace", usage, "--resource", "memory", *arguments)
