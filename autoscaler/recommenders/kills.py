@@ -25,7 +25,7 @@ from autoscaler.recommenders.parameters import (
     bounded,
     format_duration,
 )
-from autoscaler.recommenders.usage import amount
+from autoscaler.recommenders.usage import amount, known
 
 Limits = tuple[tuple[int, float], ...]
 """Since when (unix seconds) which memory limit (bytes), oldest first."""
@@ -73,7 +73,7 @@ def killed_with(situation: Situation) -> tuple[int, float] | None:
     if not len(around) or around.end_at[-1] < at - situation.sample_s:
         return None
     limit, usage = around.signal(Signal.MEMORY_LIMIT), around.memory
-    limits, usages = limit[np.isfinite(limit)], usage[np.isfinite(usage)]
+    limits, usages = limit[known(limit, Resource.MEMORY)], usage[known(usage, Resource.MEMORY)]
     used = max(float(limits[-1]) if len(limits) else 0.0, float(usages.max()) if len(usages) else 0.0)
     return (at, used) if used > 0 else None
 
