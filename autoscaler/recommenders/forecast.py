@@ -144,12 +144,16 @@ class Forecast(Recommender[Folded]):
         if not len(at):
             return past
         last_at = int(at[-1])
-        fresh = zip(at.tolist(), usage.tolist(), strict=True)
-        past = past._replace(
-            peaks=pushed(past.peaks, fresh, last_at - self._window_s),
-            last_at=last_at,
-            seen_s=past.seen_s + len(at) * each_s,
-        )
+        peaks = pushed(past.peaks, zip(at.tolist(), usage.tolist(), strict=True), last_at - self._window_s)
+        seen_s = past.seen_s + len(at) * each_s
+        newest = (last_at - 1) // SLOT_S
+        if len(at) == 1 and newest // self._slots == past.number:  # live, and worth being fast
+            running, value = past.running, usage.item()
+            if not running.item(newest % self._slots) >= value:  # NaN compares false
+                running = running.copy()
+                running[newest % self._slots] = value
+            return Past(running, past.number, past.rows, past.season, peaks, last_at, seen_s)
+        past = past._replace(peaks=peaks, last_at=last_at, seen_s=seen_s)
         slot = (at - 1) // SLOT_S  # a sample that ends with a slot is of it
         number, phase = slot // self._slots, slot % self._slots
         rows, running, current = [*past.rows], past.running.copy(), past.number
@@ -197,9 +201,9 @@ class Forecast(Recommender[Folded]):
     def _ahead(self, resource: Resource, past: Past) -> tuple[float, tuple[Step, ...]]:
         """The upper end for the time from the newest sample to the horizon, and no less than was used just now."""
         season, every = past.season, self._every
-        phases = np.arange(past.last_at // SLOT_S, (past.last_at + self._horizon_s) // SLOT_S + 1) % self._slots
-        slot = int(phases[season.upper[phases].argmax()])
-        point, lower, upper = float(season.point[slot]), float(season.lower[slot]), float(season.upper[slot])
+        ahead = range(past.last_at // SLOT_S, (past.last_at + self._horizon_s) // SLOT_S + 1)
+        slot = max((number % self._slots for number in ahead), key=season.upper.item)
+        point, lower, upper = season.point.item(slot), season.lower.item(slot), season.upper.item(slot)
         expected, end = amount(resource, point), amount(resource, upper)
         told = f"the time of {every} tells {season.strength:.0%}"
         seen = f"as in the {span(self._horizon_s)} from this time on of {season.seasons} earlier {every}s; {told}"

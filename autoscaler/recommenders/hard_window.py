@@ -26,9 +26,13 @@ class Kept(NamedTuple):
 
 
 class HardWindow:
-    """A window of so many seconds, of which a share of the samples must not exceed the answer (1: none)."""
+    """A window of so many seconds, of which a share of the samples must not exceed the answer (1: none).
 
-    def __init__(self, window_s: int, share: float) -> None:
+    `every_s`: a percentile is renewed at multiples of so many seconds since the epoch; 0: with each sample.
+    """
+
+    def __init__(self, window_s: int, share: float, every_s: int = 0) -> None:
+        self._every_s = every_s
         self._window_s = window_s
         self._share = share
 
@@ -38,7 +42,7 @@ class HardWindow:
 
     def fold(self, kept: Kept, since: int, at: NDArray[np.int64], usage: Values, each_s: int, until: int) -> Kept:
         """What is kept at `until`, with samples of then or before."""
-        before = until - self._window_s
+        before = until - self._window_s - self._every_s
         if self._share >= 1:
             return kept._replace(peaks=pushed(kept.peaks, zip(at.tolist(), usage.tolist(), strict=True), before))
         at, usage = np.concatenate((kept.at, at)), np.concatenate((kept.usage, usage))
@@ -49,6 +53,16 @@ class HardWindow:
         """The answer for each row, joined by its fresh samples; None where there are no samples."""
         parts = np.searchsorted(fresh.row, np.arange(len(rows) + 1)).tolist()
         since = (fresh.newest - self._window_s).tolist()
+        if self._share < 1 and self._every_s:
+            until = (fresh.newest // self._every_s * self._every_s).tolist()
+            return [
+                self._read(
+                    _until(kept, until[row]),
+                    until[row] - self._window_s,
+                    fresh.usage[parts[row] : parts[row + 1]][fresh.at[parts[row] : parts[row + 1]] <= until[row]],
+                )
+                for row, kept in enumerate(rows)
+            ]
         return [self._read(kept, since[row], fresh.usage[parts[row] : parts[row + 1]]) for row, kept in enumerate(rows)]
 
     def _read(self, kept: Kept, since: int, opened: Values) -> float | None:
@@ -64,3 +78,8 @@ class HardWindow:
         low = int(place)
         around = np.partition(usage, (low, min(low + 1, len(usage) - 1))).astype(np.float64)
         return float(around[low] + (place - low) * (around[min(low + 1, len(usage) - 1)] - around[low]))
+
+
+def _until(kept: Kept, instant: int) -> Kept:
+    end = int(kept.at.searchsorted(instant, side="right"))
+    return kept._replace(at=kept.at[:end], usage=kept.usage[:end])

@@ -53,6 +53,9 @@ class CpuParameters(Parameters):
     margin: Ratio = Field(0.15, description="What is added on top.")
     half_life: HalfLife = Field(timedelta(hours=24), description="Age at which a sample counts half.")
     window: HardWindowLength | None = Field(None, description=_WINDOW)
+    every: Annotated[Duration, bounded(timedelta(0), timedelta(days=1))] = Field(
+        timedelta(0), description="How often the percentile of a window is reckoned anew; 0s: with each sample."
+    )
     floor: CpuAmount = Field(LEAST_CPU, description="The least target.")
 
     _one_of_two = model_validator(mode="after")(lambda params: _either(params))
@@ -117,6 +120,10 @@ class Folded(NamedTuple):
     memory_s: int
 
 
+def _every_s(params: CpuParameters | MemoryParameters) -> int:
+    return int(params.every.total_seconds()) if isinstance(params, CpuParameters) else 0
+
+
 class _Resource:
     """One resource: what is kept of its past, and what follows from it."""
 
@@ -129,11 +136,12 @@ class _Resource:
         if params.window is None:
             self.past = Faded(resource, params.half_life.total_seconds(), params.target.fraction)
         else:
-            self.past = HardWindow(int(params.window.total_seconds()), params.target.fraction)
+            self.past = HardWindow(int(params.window.total_seconds()), params.target.fraction, _every_s(params))
 
     @property
     def fold_key(self) -> Hashable:
-        return (self._params.window or self._params.half_life, self._params.window is None, self._params.target.is_max)
+        params = self._params
+        return (params.window or params.half_life, params.window is None, params.target.is_max, _every_s(params))
 
     def answers(
         self, rows: Sequence[Any], seen_s: NDArray[np.int64], fresh: Fresh
