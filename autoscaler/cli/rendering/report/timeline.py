@@ -153,7 +153,8 @@ def stairs(series: Thinned, scale: Scale) -> str:
             continue
         y, end = number(scale(high if math.isnan(last) else last)), across[index + 1]
         if level is None:
-            parts.append(f"M{across[index]} {number(scale(low))}")
+            level = number(scale(low))
+            parts.append(f"M{across[index]} {level}")
         if low != high:
             parts.append(f"V{number(scale(low))}V{number(scale(high))}V{y}")
         elif level != y:
