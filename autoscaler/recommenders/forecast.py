@@ -118,6 +118,8 @@ class Forecast(Recommender[Folded]):
         self._window_s = max(int(params.window.total_seconds()), RECENT_S)
         self._horizon_s = int(params.horizon.total_seconds())
         self._min_s = int(params.min_history.total_seconds())
+        self._as_in = f"as in the {span(self._horizon_s)} from this time on of"
+        self._covers = f"upper end for {params.coverage:.4g} of the errors of past forecasts; the lower one is"
         self._every = "day" if season_s == 86400 else format_duration(params.season)
 
     @property
@@ -206,9 +208,9 @@ class Forecast(Recommender[Folded]):
         point, lower, upper = season.point.item(slot), season.lower.item(slot), season.upper.item(slot)
         expected, end = amount(resource, point), amount(resource, upper)
         told = f"the time of {every} tells {season.strength:.0%}"
-        seen = f"as in the {span(self._horizon_s)} from this time on of {season.seasons} earlier {every}s; {told}"
+        seen = f"{self._as_in} {season.seasons} earlier {every}s; {told}"
         least = resource.quantity(amount(resource, lower))
-        covers = f"upper end for {self.params.coverage:.4g} of the errors of past forecasts; the lower one is {least}"
+        covers = f"{self._covers} {least}"
         trail = (
             Step(resource, "forecast", None, expected, seen),
             Step(resource, "interval", expected, end, covers),
