@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from autoscaler.core.bounds import SAMPLE_PRECISION
 from autoscaler.recommenders.faded import Fresh
 from autoscaler.recommenders.peaks import Peaks, pushed, within
 
@@ -77,7 +78,8 @@ class HardWindow:
         place = (len(usage) - 1) * self._share
         low = int(place)
         around = np.partition(usage, (low, min(low + 1, len(usage) - 1))).astype(np.float64)
-        return float(around[low] + (place - low) * (around[min(low + 1, len(usage) - 1)] - around[low]))
+        found = around[low] + (place - low) * (around[min(low + 1, len(usage) - 1)] - around[low])
+        return float(found) * (1 + SAMPLE_PRECISION)  # samples are 32-bit floats, and may have been rounded down
 
 
 def _until(kept: Kept, instant: int) -> Kept:
