@@ -35,6 +35,7 @@ def as_page(results: Sequence[Result]) -> str:
     """A whole document. It loads nothing and runs nothing."""
     terms = results[0].terms
     what = terms.replayed.value.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU")
+    words = in_words(terms).replace("cpu", "CPU").replace("gpu", "GPU")
     title = f"Back-test of {what}"
     traces = [one.trace for one in results[0].outcomes]
     links = [element("li", element("a", name, href=f"#{_anchor(index)}")) for index, name in enumerate(traces)]
@@ -50,7 +51,7 @@ def as_page(results: Sequence[Result]) -> str:
         element(
             "header",
             element("h1", title),
-            element("p", f"{in_words(terms)[0].upper()}{in_words(terms)[1:]}. bridge-autoscaler {__version__}."),
+            element("p", f"{words[0].upper()}{words[1:]}. bridge-autoscaler {__version__}."),
             element("nav", element("ul", *links), aria_label="Traces"),
         ),
         element(
