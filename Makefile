@@ -15,7 +15,7 @@ define step
 	if ( $(2) ) >"$$log" 2>&1; then echo "$$SECONDS s"; else echo failed; tail -n 60 "$$log"; exit 1; fi
 endef
 
-.PHONY: help demo test check lint bridge binaries rig e2e proof bench clean
+.PHONY: help demo test check lint bridge browser binaries rig e2e proof bench leaderboard clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 16
@@ -23,14 +23,14 @@ help: ## show this list
 demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster, no Prometheus and no Go
 	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
 
-test: $(VENV)/.dev binaries lint bridge ## run every test, the real control plane and the real Prometheus included (needs Go)
+test: $(VENV)/.dev binaries lint bridge browser ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet' --cov --cov-report=
 	@$(BIN)/python -m pytest -q -m rig --cov --cov-append --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
 check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute
-	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet and not slow'
+	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet and not browser and not slow'
 
 lint: $(VENV)/.dev
 	$(call step,ruff,$(BIN)/ruff check . && $(BIN)/ruff format --check .)
@@ -39,6 +39,9 @@ lint: $(VENV)/.dev
 
 bridge:
 	$(call step,bridge for tests,cd tests/bridge && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...)
+
+browser: $(VENV)/.dev
+	@$(BIN)/python -m tests.browser.needs
 
 binaries: $(VENV)/.dev
 	@$(BIN)/python -m tests.rig.build
@@ -54,6 +57,10 @@ proof: $(VENV)/.dev binaries ## hold the landing proof against the real schedule
 
 bench: $(VENV)/.dev binaries ## measure decisions, plans and start-up; prints figures, fails nothing (needs Go)
 	@for file in bench/[a-z]*.py; do $(BIN)/python -m "bench.$$(basename "$$file" .py)"; done
+
+TRACES ?=
+leaderboard: $(VENV)/.runtime ## rank all recommenders on all traces, in docs/leaderboard.md; more traces: TRACES=FOLDER
+	@$(BIN)/bridge-autoscaler leaderboard $(if $(TRACES),--traces '$(TRACES)') -o docs/leaderboard.md
 
 clean: ## remove the virtual environment and what the tools left (the built control plane stays in the user's cache)
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov build *.egg-info

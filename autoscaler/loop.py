@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import UnionType
+from typing import Any
 
 from autoscaler.core.actions import AskKind, Evict, OutcomeKind, Scale
 from autoscaler.core.decide import decide, select
@@ -63,11 +64,15 @@ class NobodyThere:
 
 NOBODY_THERE = NobodyThere()
 
+Aside = Callable[..., Awaitable[Any]]
+"""Calls a function with its arguments where it may take its time, as `asyncio.to_thread` does."""
+
 
 class Loop:
     """Runs turns until told to stop. Standing by, without `leadership`, it does everything but act.
 
     `config` is asked at the start of each turn, so that a reloaded policy takes effect there and nowhere else.
+    `aside`: how to do what may take long; where no other task has to be kept going, it can be done at once.
     `busy_since` is the monotonic time at which the running turn began or last got an action done (None between turns):
     what never ends shows there, and many slow answers of the API server do not.
     """
@@ -81,7 +86,9 @@ class Loop:
         config: Callable[[], Config],
         leadership: Leadership = ALONE,
         sessions: Sessions = NOBODY_THERE,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
+        self._aside = aside
         self._cluster = cluster
         self._metrics = metrics
         self._clock = clock
@@ -200,7 +207,7 @@ class Loop:
         )
         if config is None or not unfinished:
             return due
-        plan = await asyncio.to_thread(
+        plan: Plan = await self._aside(
             decide, snapshot, Measurements(), config, unfinished, notes=self._notes, gates=self._sessions.latest()
         )
         reverts = tuple(d for d in plan.decisions if d.action is not None and d.action.kind is AskKind.REVERT)
@@ -241,7 +248,8 @@ class Loop:
 
     async def _turn(self, wake: Wake, started: float) -> Turn:
         # in a thread: many policies take long to read, and a plug-in's constructor may do anything
-        config = self._known = await asyncio.to_thread(self._config)
+        config: Config = await self._aside(self._config)
+        self._known = config
         leading = self._leadership.leading()
         try:
             snapshot = await self._cluster.observe()
@@ -317,7 +325,7 @@ class Loop:
 
     async def _decide(self, snapshot: ClusterSnapshot, config: Config, scope: frozenset[PodRef] | None) -> Plan:
         # in a thread: a recommender that never returns must not keep /healthz from saying so
-        return await asyncio.to_thread(
+        plan: Plan = await self._aside(
             decide,
             snapshot,
             self._metrics.latest(),
@@ -327,6 +335,7 @@ class Loop:
             notes=self._notes,
             gates=self._sessions.latest(),
         )
+        return plan
 
     def _learn(self, snapshot: ClusterSnapshot, config: Config, done: tuple[Done, ...]) -> None:
         policies = {policy.name: policy for policy in config.policies}

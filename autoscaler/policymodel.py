@@ -44,7 +44,7 @@ from autoscaler.names import (
 )
 from autoscaler.recommenders.parameters import STRICT, Duration, Ratio
 
-DEFAULT_RECOMMENDER = "percentile"
+DEFAULT_RECOMMENDER = "bridge"
 _STABILITY = Stability()
 _FALLBACK = Fallback()
 _MIGRATION = Migration()

@@ -50,6 +50,7 @@ class MetricNames(BaseModel):
     cpu_pressure: Metric = Field(ANY.cpu_pressure, description="Counter, seconds of waiting for a CPU.")
     memory_pressure: Metric = Field(ANY.memory_pressure, description="Counter, seconds of waiting for memory.")
     memory_peak: Metric = Field(ANY.memory_peak, description="Gauge, peak since the start in bytes.")
+    memory_limit: Metric = Field(ANY.memory_limit, description="Gauge, bytes; 0 is no limit.")
     gpu_memory: Metric = Field(ANY.gpu_memory, description="Gauge, used memory of a GPU in MiB.")
     gpu_memory_free: Metric = Field(ANY.gpu_memory_free, description="Gauge, free memory of a GPU in MiB.")
     gpu_engine: Metric = Field(ANY.gpu_engine, description="Gauge, share of time in which a GPU works.")

@@ -27,10 +27,11 @@ from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, Samples, Situation, Target
 from autoscaler.core.trail import sentence
+from autoscaler.plugins import discover
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.settings import BudgetsSection, Settings, flag_of, load_settings, variable_of
 from autoscaler.settings_prometheus import VARIABLES
-from tests import operations_page, reasons_page
+from tests import operations_page, parameters_page, reasons_page
 from tests.rig.rig import Rig
 
 ROOT = Path(__file__).parents[1]
@@ -157,6 +158,12 @@ def test_whatever_keeps_a_pod_as_it_is_has_a_way_to_check_and_a_remedy() -> None
     acting = reasons_page.words_of(reasons_page.ACTING)
     assert [word for word in words if not word.remedy] == acting
     assert all(section.check for section in reasons_page.SECTIONS)
+
+
+def test_every_parameter_of_a_recommender_is_documented() -> None:
+    text = parameters_page.PAGE.read_text()
+    assert text == parameters_page.page(text), "run: python -m tests.parameters_page"
+    assert parameters_page.names(text) == set(discover().usable)
 
 
 def test_every_phase_and_reason_has_a_place_in_the_operations_page() -> None:

@@ -28,6 +28,9 @@ _COMMANDS = {
     "explain": _Entry("autoscaler.cli.explain:explain", "Print the whole trail of one pod."),
     "run": _Entry("autoscaler.cli.run:run", "Run the controller."),
     "policy": _Entry("autoscaler.cli.policy:policy", "Validate policy files; print their JSON Schema."),
+    "backtest": _Entry("autoscaler.cli.backtest:backtest", "Try recommenders on recorded usage, without a cluster."),
+    "leaderboard": _Entry("autoscaler.cli.leaderboard:leaderboard", "Rank all recommenders on all traces there are."),
+    "scenario": _Entry("autoscaler.cli.scenario:scenario", "Make up one-second usage of a bridge, as a trace."),
     "demo": _Entry("autoscaler.cli.demo:demo", "Show the main job on an embedded cluster."),
 }
 
@@ -53,7 +56,7 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 done, 1 error, 2 changes (plan --detailed-exitcode), 130 interrupted.",
+    epilog="Exit status: 0 done, 1 error, 2 changes (plan --detailed-exitcode), 3 backtest --fail-if, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="bridge-autoscaler", message="%(prog)s %(version)s")
 def cli() -> None:

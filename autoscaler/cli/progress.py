@@ -34,9 +34,17 @@ class MeasuringLog:
 
 
 class MeasuringProgress:
-    """Called with the requests done and those in all; both may grow."""
+    """Called with the requests done and those in all; both may grow. `doing` and `what`: other words for other work."""
 
-    def __init__(self, stream: IO[str], monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: IO[str],
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        doing: str = "measuring",
+        what: str = "requests",
+    ) -> None:
+        self._doing, self._what = doing, what
         self._stream = stream
         self._monotonic = monotonic
         self._next_s = monotonic() + _SILENT_S
@@ -49,7 +57,7 @@ class MeasuringProgress:
         if self._stream.isatty():
             self._draw(done, total)
         else:
-            print(f"measuring: {done} of {total} requests", file=self._stream, flush=True)
+            print(f"{self._doing}: {done} of {total} {self._what}", file=self._stream, flush=True)
             self._next_s = now_s + _BETWEEN_LINES_S
 
     def __enter__(self) -> MeasuringProgress:
@@ -66,8 +74,8 @@ class MeasuringProgress:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            columns = (TextColumn(self._doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(file=self._stream), transient=True)
-            self._bar.add_task("measuring")
+            self._bar.add_task(self._doing)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total)

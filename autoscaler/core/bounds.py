@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from autoscaler.core.model import Resource
 from autoscaler.core.policy import ContainerPolicy, Stability
@@ -22,15 +23,20 @@ MEMORY_FLOOR = 1.1
 and between its check and the write the container can be OOM-killed (kubernetes#135670)."""
 
 
-def amount_of(resource: Resource, value: float) -> int | None:
-    """A recommender's number (cores, bytes) in base units, rounded up; None if it is not an amount at all."""
+def amount_of(resource: Resource, value: float, *, whole: bool = True) -> int | None:
+    """A recommender's number (cores, bytes) in base units, rounded up; None if it is not an amount at all.
+
+    Not `whole`: as finely as can be, which is bytes, and any part of a millicore.
+    """
     scale = 1000 if resource is Resource.CPU else 1
     if not 0 < value <= HIGHEST[resource] / scale:  # NaN compares false
         return None
     exact = float(value) * scale
+    if not whole:
+        return math.ceil(exact) if resource is Resource.MEMORY else cast(int, exact)  # only compared and stored
     amount = math.ceil(exact)
-    whole = amount - amount % ROUND_TO[resource]
-    return whole if whole and exact - whole <= exact * SAMPLE_PRECISION else amount
+    rounded = amount - amount % ROUND_TO[resource]
+    return rounded if rounded and exact - rounded <= exact * SAMPLE_PRECISION else amount
 
 
 def memory_floor(greatest_recent: float | None) -> int:
@@ -46,11 +52,13 @@ def bound(
     policy: ContainerPolicy,
     stability: Stability,
     memory_floor: int,
+    *,
+    whole: bool = True,
 ) -> tuple[int, list[Step]]:
     """The request to ask for instead of `current`. Amounts in base units.
 
     Order: the step limit, rounding, then min and max, which are never left, and last the memory floor, which protects
-    from an OOM kill even below `maxAllowed` (see `memory_floor`).
+    from an OOM kill even below `maxAllowed` (see `memory_floor`). Not `whole`: without rounding.
     """
     steps: list[Step] = []
     value = wanted
@@ -62,7 +70,7 @@ def bound(
         steps.append(Step(resource, "maxStep", value, lowest, f"-{step.decrease:.0%} at most", cap=True))
         value = lowest
     unit = ROUND_TO[resource]
-    rounded = value + -value % unit
+    rounded = value + -value % unit if whole else value
     if value <= current < rounded:
         rounded = current  # rounding must not make a size grow that need not
     if rounded != value:

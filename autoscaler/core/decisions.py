@@ -307,6 +307,8 @@ class Decisions:
 
 
 def _without(target: Target, resources: Collection[Resource]) -> Target:
+    if not resources:
+        return target
     cpu = None if Resource.CPU in resources else target.cpu
     return replace(target, cpu=cpu, memory=None if Resource.MEMORY in resources else target.memory)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autoscaler.core.actions import AskKind, Evict, Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import RESOURCES, Pod, PodRef, Resource, ResourceList, Resources, Workload
@@ -217,13 +217,15 @@ def learn(
         refused = Refusal(decision.pod.node, requests, reason, outcome.detail, now + wait, kind, has)
         refusals[decision.pod.uid] = _noted(refusals.get(decision.pod.uid, ()), refused, now)
     static = {node: resources for node, resources in static.items() if node in nodes}
-    return replace(
-        notes,
-        refusals=MappingProxyType(refusals),
-        static=MappingProxyType(static),
-        beyond=MappingProxyType(beyond),
-        called_off=MappingProxyType(called_off),
-    )
+    return _with(notes, refusals=refusals, static=static, beyond=beyond, called_off=called_off)
+
+
+def _with(notes: Notes, **learned: Mapping[Any, Any]) -> Notes:
+    """The notes with what was learned; the same where that is nothing new, as in most turns."""
+    new: dict[str, Any] = {
+        name: MappingProxyType(each) for name, each in learned.items() if each != getattr(notes, name)
+    }
+    return replace(notes, **new) if new else notes
 
 
 def learn_moves(
@@ -275,12 +277,9 @@ def learn_wishes(notes: Notes, plan: Plan) -> Notes:
             beyond.setdefault(decision.pod.uid, plan.taken_at)
         else:
             beyond.pop(decision.pod.uid, None)
-    return replace(
-        notes,
-        beyond=MappingProxyType(beyond),
-        called_off=MappingProxyType(called_off),
-        began_at=notes.began_at or plan.taken_at,
-    )
+    if notes.began_at is None:
+        notes = replace(notes, began_at=plan.taken_at)
+    return _with(notes, beyond=beyond, called_off=called_off)
 
 
 def _called_off(decision: Decision, now: datetime) -> bool:

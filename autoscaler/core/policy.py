@@ -78,6 +78,19 @@ class Stability:
     other_writer_hold: timedelta = timedelta(hours=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What is taken care of whatever a policy says. A back-test that scores a recommender alone takes none.
+
+    `whole_units`: sizes are rounded up to what a node can tell apart. `memory_floor`: memory stays above what was used
+    lately. `recovery`: a container that has just restarted gets no less.
+    """
+
+    whole_units: bool = True
+    memory_floor: bool = True
+    recovery: bool = True
+
+
 class FallbackAction(StrEnum):
     """What happens when a resize has waited past its deadline."""
 
@@ -170,6 +183,7 @@ class Policy:
     mode: Mode = Mode.RECOMMEND
     containers: tuple[ContainerPolicy, ...] = (ContainerPolicy(),)
     stability: Stability = Stability()
+    care: Care = Care()
     fallback: Fallback = Fallback()
     grid: Grid = field(default_factory=Grid)
     rate_window: timedelta = timedelta(minutes=5)

@@ -61,6 +61,7 @@ class Signal(StrEnum):
     CPU_PRESSURE = "cpuPressure"  # share of time in which some task waited for a CPU (PSI)
     MEMORY_PRESSURE = "memoryPressure"  # share of time in which some task waited for memory (PSI)
     MEMORY_PEAK = "memoryPeak"  # peak, bytes with page cache, since the container started; as the kernel counts it
+    MEMORY_LIMIT = "memoryLimit"  # bytes; missing where there is none
     GPU_MEMORY = "gpuMemory"  # peak, bytes
     GPU_MEMORY_FILLED = "gpuMemoryFilled"  # peak, share of the fullest of its devices that is taken, by whomever
     GPU_UTILISATION = "gpuUtilisation"  # share of time in which the busiest of its devices worked
@@ -259,6 +260,11 @@ class Recommender(ABC, Generic[State]):
     def fold_key(self) -> Hashable:
         """Whatever `fold` depends on: while it stays the same, a reloaded policy keeps its states."""
         return (self.name, repr(self.params))
+
+    def for_gpu_memory(self) -> Recommender[Any]:
+        """The one that answers for the memory of GPUs, which it is given as memory. Override it where that needs other
+        parameters."""
+        return self
 
     @abstractmethod
     def start(self) -> State:

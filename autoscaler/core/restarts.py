@@ -88,10 +88,12 @@ def crash_loop(pod: Pod, policy: Policy, now: datetime) -> Hold | None:
         last = container.last_terminated
         if last is None or _by_resize(pod, container, last) or _asked_since(pod, container, last):
             continue
+        if last.reason == _OOM and container.waiting != _BACKS_OFF:
+            continue
         words = f"container {container.name} has restarted {container.restart_count} times, last after {_words(last)}"
         if container.waiting == _BACKS_OFF:
             return Hold(Reason.CRASH_LOOP, f"{words}; the kubelet waits before it starts it again")
-        if last.reason == _OOM or not container.running or container.started_at is None:
+        if not container.running or container.started_at is None:
             continue
         steady_at = container.started_at + STEADY_AFTER
         if now < steady_at and _short(last):

@@ -44,6 +44,7 @@ class _Stability:
     def __init__(self, pod: Pod, policy: Policy, config: Config, now: datetime, claims: Claims, doubts: Doubts) -> None:
         self._claims = claims
         self._rules = policy.stability
+        self._heeds_recovery = policy.care.recovery
         self._oldest_s = quality.oldest(policy.grid, config.max_sample_age)
         self._now = now
         self._now_s = now.timestamp()
@@ -84,7 +85,7 @@ class _Stability:
             because = f"{change:+.1%} is less than {least:.0%}"
             self._small.append(f"{where} {resource} {because}")
             return Step(resource, "minChange", wanted, current, because, cap=True)
-        found = None if grows else recovery(self._pod, container, resource, self._now)
+        found = None if grows or not self._heeds_recovery else recovery(self._pod, container, resource, self._now)
         if found is not None:
             self._recovering.append((f"container {where}: {resource}: {found.words}", found))
             return Step(resource, "recovering", wanted, current, found.words, cap=True)
@@ -154,20 +155,22 @@ def size(
             continue
         trail = trails[name] = list(target.trail)
         recent = histories[name].recent
-        floor = bounds.memory_floor(_greatest_recent(recent, floor_since))
+        floor = bounds.memory_floor(_greatest_recent(recent, floor_since)) if policy.care.memory_floor else 0
         in_force, requests = container.in_force.requests, dict[Resource, int]()
         for resource, value in ((Resource.CPU, target.cpu), (Resource.MEMORY, target.memory)):
             current = in_force.get(resource)
             trail += (doubt.note for doubt in doubts.get(name, ()) if doubt.resource is resource)
             if value is None or not current or resource not in entry.controlled:
                 continue
-            if (wanted := bounds.amount_of(resource, value)) is None:
+            if (wanted := bounds.amount_of(resource, value, whole=policy.care.whole_units)) is None:
                 hold = Hold(Reason.RECOMMENDER_INVALID, f"container {name}: {resource} target is {shown(value)}")
                 return Sized(_unchanged(pod, trails), hold)
             if (kept := stability.leaves(name, recent, wanted, current, resource)) is not None:
                 trail.append(kept)
                 continue
-            wanted, steps = bounds.bound(resource, wanted, current, entry, policy.stability, floor)
+            wanted, steps = bounds.bound(
+                resource, wanted, current, entry, policy.stability, floor, whole=policy.care.whole_units
+            )
             trail += steps
             if wanted == current:
                 continue

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
@@ -26,6 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from autoscaler.core.foreign import shown
+from autoscaler.core.units import Bytes, Millicores, format_cpu, format_memory, parse_cpu, parse_memory
 
 STRICT = ConfigDict(
     frozen=True,
@@ -102,6 +104,68 @@ def parse_ratio(value: object) -> float:
         return float(value)
     raise ValueError(f"{shown(value)} is not a ratio; write 15%, or 0.15 (at most {_MAX_RATIO * 100}%)")
 
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a field, for `bounded`. Raises `ValueError` for what is outside."""
+
+    least: Any
+    most: Any
+
+    def __call__(self, value: Any) -> Any:
+        if not self.least <= value <= self.most:
+            raise ValueError(f"{written(value)} is out of range; write {self}")
+        return value
+
+    def __str__(self) -> str:
+        return f"{written(self.least)} to {written(self.most)}"
+
+
+def bounded(least: Any, most: Any) -> AfterValidator:
+    """Makes a field refuse what is not between these two: `Annotated[Duration, bounded(an_hour, a_day)]`."""
+    return AfterValidator(Within(least, most))
+
+
+def written(value: Any) -> str:
+    """A duration, a share or a number as a policy writes it."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return f"{value * 100:g}%" if isinstance(value, float) else f"{value}"
+
+
+def parse_cpu_amount(value: object) -> Millicores:
+    """CPU as Kubernetes writes it: `25m`, `0.5`, `2`. Raises `ValueError`."""
+    return parse_cpu(_quantity(value))
+
+
+def parse_memory_amount(value: object) -> Bytes:
+    """Memory as Kubernetes writes it: `250Mi`, `1Gi`. Raises `ValueError`."""
+    return parse_memory(_quantity(value))
+
+
+def _quantity(value: object) -> str:
+    if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return str(value)
+    raise ValueError(f"{shown(value)} is not a quantity; write it like 500m, 2 or 256Mi")
+
+
+_QUANTITY = WithJsonSchema({"type": ["string", "number"]})
+
+CpuAmount = Annotated[
+    Millicores,
+    PlainValidator(parse_cpu_amount),
+    PlainSerializer(lambda amount: format_cpu(amount), return_type=str),
+    _QUANTITY,
+]
+"""An amount of CPU, millicores in Python (`parse_cpu_amount`)."""
+
+MemoryAmount = Annotated[
+    Bytes,
+    PlainValidator(parse_memory_amount),
+    PlainSerializer(lambda amount: format_memory(amount), return_type=str),
+    _QUANTITY,
+]
+"""An amount of memory, bytes in Python (`parse_memory_amount`)."""
 
 Duration = Annotated[
     timedelta,

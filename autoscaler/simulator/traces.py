@@ -6,7 +6,6 @@ interpolated, since nothing is known in between.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoscaler.core.model import Resource
+from autoscaler.traces.csvfile import parse_csv
+from autoscaler.traces.trace import Column, Trace
 
-_COLUMNS = {Resource.CPU: "cpu_cores", Resource.MEMORY: "memory_bytes"}
+_COLUMNS = {Resource.CPU: Column.CPU, Resource.MEMORY: Column.MEMORY}
 _STEP_S = 60
 
 
@@ -61,16 +62,17 @@ def recorded(trace: str, resource: Resource, *, starts_at: datetime, scale: floa
 
     Raises `FileNotFoundError` for an unknown trace, `ValueError` if it has no such column.
     """
-    return Series(_frozen(_column(trace, resource) * scale), _STEP_S, int(starts_at.timestamp()))
+    played = _trace(trace)
+    values = played.columns.get(_COLUMNS[resource])
+    if values is None or np.isnan(values).any():
+        raise ValueError(f"trace {trace} has no {resource}, or not in every row")
+    return Series(_frozen(values * scale), played.step_s, int(starts_at.timestamp()))
 
 
 @cache
-def _column(trace: str, resource: Resource) -> NDArray[np.float64]:
-    text = files("autoscaler.simulator").joinpath("traces", f"{trace}.csv").read_text(encoding="utf-8")
-    cells = [row[_COLUMNS[resource]] for row in csv.DictReader(text.splitlines())]
-    if "" in cells:
-        raise ValueError(f"trace {trace} has no {resource}")
-    return _frozen(np.asarray(cells, np.float64))
+def _trace(name: str) -> Trace:
+    file = files("autoscaler.simulator").joinpath("traces", f"{name}.csv")
+    return parse_csv(file.read_text(encoding="utf-8"), name=name, source=str(file))
 
 
 def _frozen(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -37,13 +37,17 @@ def packages() -> list[str]:
 
 def install() -> None:
     """Install what is missing. Raises `BuildError` that names it where that cannot be done."""
-    if not (missing := packages()):
+    install_debian(packages(), "a node cannot be emulated here", "or name a cluster with E2E_KUBECONFIG")
+
+
+def install_debian(missing: Sequence[str], without: str, instead: str) -> None:
+    """Install Debian packages. Raises `BuildError` with what is so `without` them and what to do `instead`."""
+    if not missing:
         return
     command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise BuildError(
-            f"a node cannot be emulated here without {', '.join(missing)} (names of Debian packages): "
-            f"{' '.join(command)} as root, or name a cluster with E2E_KUBECONFIG"
+            f"{without} without {', '.join(missing)} (names of Debian packages): {' '.join(command)} as root, {instead}"
         )
     print(f"installing {', '.join(missing)} ...", flush=True)
     subprocess.run(["apt-get", "update"], capture_output=True)  # stale lists may still do

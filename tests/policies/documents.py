@@ -6,10 +6,11 @@ from textwrap import dedent, indent
 
 from autoscaler.plugins import Catalog
 from autoscaler.policyfile import Loaded, read_policy
+from autoscaler.recommenders.bridge import Bridge
 from autoscaler.recommenders.percentile import Percentile
 from autoscaler.strictyaml import Refused, load_documents
 
-CATALOG = Catalog({"percentile": Percentile}, {})
+CATALOG = Catalog({"bridge": Bridge, "percentile": Percentile}, {})
 
 
 def policy_text(spec: str = "selector: {namespaces: [sim]}", name: str = "bridges") -> str:

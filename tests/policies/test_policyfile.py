@@ -23,8 +23,9 @@ from autoscaler.core.recommender import Abstain, Grid, Samples, Situation, Windo
 from autoscaler.core.units import Bytes, Millicores
 from autoscaler.plugins import Catalog
 from autoscaler.policyfile import read_policy
+from autoscaler.recommenders.bridge import Bridge
+from autoscaler.recommenders.bridge_parameters import BridgeParameters
 from autoscaler.recommenders.parameters import Parameters
-from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from autoscaler.strictyaml import Refused, load_documents
 from tests.policies.documents import CATALOG, faults, policy_text, read
 
@@ -36,8 +37,8 @@ def test_defaults_are_those_of_the_core() -> None:
     policy = read(ALL).policy
     default = Policy("bridges", policy.recommender, source="p.yaml:1")
     assert policy == default
-    assert isinstance(policy.recommender, Percentile)
-    assert policy.recommender.params == PercentileParameters()
+    assert isinstance(policy.recommender, Bridge)
+    assert policy.recommender.params == BridgeParameters()
 
 
 def test_everything_arrives_in_the_core() -> None:
@@ -179,27 +180,27 @@ def test_numbers_count_as_quantities(written: str, millicores: int) -> None:
             SIM + "recommender: {name: percentil}",
             [
                 "p.yaml:6: spec.recommender.name: no recommender 'percentil' is installed (did you mean percentile?); "
-                "installed: percentile"
+                "installed: bridge, percentile"
             ],
         ),
         (
-            SIM + "recommender:\n  parameters:\n    cpu: {target: p101}\n    memori: {}\n",
+            SIM + "recommender:\n  name: percentile\n  parameters:\n    cpu: {target: p101}\n    memori: {}\n",
             [
-                "p.yaml:8: spec.recommender.parameters.cpu.target: 'p101' is not a percentile; "
+                "p.yaml:9: spec.recommender.parameters.cpu.target: 'p101' is not a percentile; "
                 "write it like p95 or p99.9, or max",
-                "p.yaml:9: spec.recommender.parameters.memori: unknown key (did you mean memory?); "
-                "allowed: cpu, memory, minHistory",
+                "p.yaml:10: spec.recommender.parameters.memori: unknown key (did you mean memory?); "
+                "allowed: cpu, memory, minHistory, deadBand, oom",
             ],
         ),
         (
-            SIM + "recommender: {parameters: {cpu: {halfLife: 0s}}}",
+            SIM + "recommender: {name: percentile, parameters: {cpu: {halfLife: 0s}}}",
             ["p.yaml:6: spec.recommender.parameters.cpu.halfLife: 0s is out of range; write 1s to 365d"],
         ),
         (
             SIM + "metrics: {lookback: 10m}",
             [
-                "p.yaml:6: spec.metrics.lookback: 10m is shorter than the 30m of history that recommender percentile "
-                "needs; write at least 30m"
+                "p.yaml:6: spec.metrics.lookback: 10m is shorter than the 1h of history that recommender bridge "
+                "needs; write at least 1h"
             ],
         ),
         (
@@ -351,7 +352,7 @@ def test_all_faults_of_a_document_come_at_once() -> None:
         (
             SIM + "metrics: {lookback: 7d}",
             [
-                "p.yaml:6: spec.metrics.lookback: 7d is shorter than the 14d that recommender percentile remembers: "
+                "p.yaml:6: spec.metrics.lookback: 7d is shorter than the 14d that recommender bridge remembers: "
                 "a restart forgets some"
             ],
         ),

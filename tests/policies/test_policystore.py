@@ -176,7 +176,7 @@ def test_a_bad_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
             super().__init__(params)
 
     good, bad = tmp_path / "a.yaml", tmp_path / "b.yaml"
-    good.write_text(policy_text())
+    good.write_text(policy_text("selector: {namespaces: [sim]}\nrecommender: {name: percentile}"))
     store = PolicyStore([tmp_path], Catalog({"percentile": Counted}, {}))
     store.load()
     bad.write_text("kind: Nonsense")

@@ -75,7 +75,7 @@ def keys(part: dict[str, Any], path: str, required: bool) -> Iterator[tuple[str,
     """Every key of a schema that holds no further keys, or must be given, or is a list; with its default as written."""
     default, optional, part = part.get("default"), "anyOf" in part, resolved(part)
     if path == "spec.recommender":
-        (plugin,) = part["allOf"]
+        plugin = next(one for one in part["allOf"] if one["if"]["properties"]["name"]["const"] == "percentile")
         yield from keys(plugin["then"]["properties"]["parameters"], "spec.recommender.parameters", False)
     written = "required" if required else as_written(path, default)
     if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,14 +101,14 @@ def test_a_resource_without_samples_is_left_alone() -> None:
 
 
 def test_nonsense_is_missing_not_zero() -> None:
-    answer = answered(recommender(), samples([-1.0, math.inf, NAN, 2.0], [math.inf, -5.0, NAN, NAN]))
+    answer = answered(recommender(), samples([-1.0, math.inf, 1e18, 2.0], [math.inf, -5.0, NAN, 1e18]))
     assert answer.cpu is not None
     assert 2.0 <= answer.cpu <= 2.05
     assert answer.memory is None
 
 
 def test_usage_beyond_the_buckets_is_the_last_one() -> None:
-    answer = answered(recommender(), samples([1e6] * 2, [1e15] * 2))
+    answer = answered(recommender(), samples([1e4] * 2, [1e15] * 2))
     assert answer.cpu is not None
     assert answer.memory is not None
     assert 1000 <= answer.cpu <= 1020
@@ -163,14 +164,20 @@ def test_open_samples_count_by_their_own_length() -> None:
     assert answered(algorithm, EMPTY, opened).cpu == pytest.approx(2.0, rel=0.02)
 
 
+def weights(kept: object) -> np.ndarray[Any, Any]:
+    """A histogram's, which is kept where there is no window."""
+    assert isinstance(kept, np.ndarray)
+    return kept
+
+
 def test_fold_changes_no_state() -> None:
     algorithm = recommender()
     state = algorithm.fold(algorithm.start(), samples([1, 2], [MIB, MIB]), 300)
-    before = (state.cpu.copy(), state.memory.copy())
+    before = (weights(state.cpu).copy(), weights(state.memory).copy())
     algorithm.fold(state, samples([3], [MIB], start=T0 + 600), 300)
     algorithm.recommend(state, situation(samples([9], [MIB], step=60, start=T0 + 600)))
-    assert (state.cpu == before[0]).all()
-    assert (state.memory == before[1]).all()
+    np.testing.assert_array_equal(weights(state.cpu), before[0])
+    np.testing.assert_array_equal(weights(state.memory), before[1])
 
 
 def test_fold_does_not_depend_on_margin_percentile_or_history() -> None:
@@ -197,8 +204,8 @@ def test_folding_in_pieces_is_folding_at_once(past: list[tuple[float, float]], c
     pieces = algorithm.start()
     for part in (whole[:cut], whole[cut:]):
         pieces = algorithm.fold(pieces, part, 300) if len(part) else pieces
-    np.testing.assert_allclose(pieces.cpu, once.cpu, rtol=1e-5, atol=2e-3)
-    np.testing.assert_allclose(pieces.memory, once.memory, rtol=1e-5, atol=1e-2)
+    np.testing.assert_allclose(weights(pieces.cpu), weights(once.cpu), rtol=1e-5, atol=2e-3)
+    np.testing.assert_allclose(weights(pieces.memory), weights(once.memory), rtol=1e-5, atol=1e-2)
     assert pieces[2:] == once[2:]
 
 

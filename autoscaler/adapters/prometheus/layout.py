@@ -21,6 +21,7 @@ PERIODS = "container_cpu_cfs_periods_total"  # as well
 CPU_PRESSURE = "container_pressure_cpu_waiting_seconds_total"  # PSI "some"; cgroup v2, kubelet 1.34 or newer
 MEMORY_PRESSURE = "container_pressure_memory_waiting_seconds_total"  # as well
 MEMORY_PEAK = "container_memory_max_usage_bytes"  # gauge, since the container started; cgroup v2 and kernel 5.19, or v1
+MEMORY_LIMIT = "container_spec_memory_limit_bytes"  # gauge; 0 is none
 # and of dcgm-exporter, gauges
 GPU_MEMORY = "DCGM_FI_DEV_FB_USED"  # MiB
 GPU_MEMORY_FREE = "DCGM_FI_DEV_FB_FREE"  # MiB
@@ -125,6 +126,7 @@ class Layout:
     cpu_pressure: str = CPU_PRESSURE
     memory_pressure: str = MEMORY_PRESSURE
     memory_peak: str = MEMORY_PEAK
+    memory_limit: str = MEMORY_LIMIT
     gpu_memory: str = GPU_MEMORY
     gpu_memory_free: str = GPU_MEMORY_FREE
     gpu_engine: str = GPU_ENGINE

@@ -2,8 +2,8 @@
 
 Each reading is one query for many containers. What cannot be told from nothing is left out by the query itself, so that
 a back-fill and live samples come to the same: a peak of 0 (kernels before 5.19 have none), pressure of a container that
-has never waited for a CPU (its node counts none: kubelets before 1.36 export zeros then), shares of no CPU limit, and
-the numbers by which DCGM says that it has none.
+has never waited for a CPU (its node counts none: kubelets before 1.36 export zeros then), shares of no CPU limit, a
+memory limit that is none, and the numbers by which DCGM says that it has none.
 """
 
 from __future__ import annotations
@@ -88,6 +88,9 @@ def readings(
         found.append(Reading(Signal.MEMORY_PRESSURE, lambda step: stalled, names, share=True))
     if Signal.MEMORY_PEAK in wanted:
         found.append(Reading(Signal.MEMORY_PEAK, lambda step: _peak(layout, selected(), step), names, most=_BYTES))
+    if Signal.MEMORY_LIMIT in wanted:
+        limit = f"max by ({_by(names)}) ({layout.memory_limit}{{{selected()}}}) > 0"
+        found.append(Reading(Signal.MEMORY_LIMIT, lambda step: limit, names, most=_BYTES))
     gpu = layout.gpu
     if Signal.GPU_MEMORY in wanted:
         found.append(

@@ -187,6 +187,7 @@ SIGNALS = {
     Signal.CPU_PRESSURE: 0.1,
     Signal.MEMORY_PRESSURE: 0.05,
     Signal.MEMORY_PEAK: 1.5 * GIB,
+    Signal.MEMORY_LIMIT: 4 * GIB,
 }
 ALL = ("cpu", "memory", "in use", *SIGNALS)
 
@@ -203,6 +204,7 @@ def with_signals(written: list[Series]) -> list[Series]:
                 for metric, rate in PER_SECOND.items()
             ]
             found.append(gauge(layout.MEMORY_PEAK, plain, 1.5 * GIB * more))
+            found.append(gauge(layout.MEMORY_LIMIT, plain, 4 * GIB * more))
     return found
 
 

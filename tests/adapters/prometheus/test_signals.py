@@ -203,6 +203,7 @@ async def test_a_recommender_that_reads_everything(prometheus: PrometheusServer)
             counted(layout.CPU_PRESSURE, labels, 0.1),
             counted(layout.MEMORY_PRESSURE, labels, 0.05),
             gauge(layout.MEMORY_PEAK, labels, 1.5 * GIB),
+            gauge(layout.MEMORY_LIMIT, labels, 4 * GIB),
             gauge(layout.GPU_MEMORY, gpu, 2048),
             gauge(layout.GPU_MEMORY_FREE, gpu, 2048),
             gauge(layout.GPU_ENGINE, gpu, 0.5),
@@ -232,7 +233,7 @@ def test_a_back_fill_reads_what_live_measuring_does(prometheus: PrometheusServer
     ):
         prometheus.write([({"__name__": metric, **whose}, list(accumulated(at, chance, most)))])
     for metric, most, whose in (
-        *((metric, 2 * GIB, labels) for metric in (layout.MEMORY, layout.MEMORY_PEAK)),
+        *((metric, 2 * GIB, labels) for metric in (layout.MEMORY, layout.MEMORY_PEAK, layout.MEMORY_LIMIT)),
         *((metric, 4096.0, gpu) for metric in (layout.GPU_MEMORY, layout.GPU_MEMORY_FREE)),
         *((metric, 1.0, gpu) for metric in (layout.GPU_ENGINE, layout.GPU_UTILISATION)),
         ("frame_seconds", 1.0, {"namespace": "fill", "pod": "sim-0"}),

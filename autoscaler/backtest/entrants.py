@@ -1,0 +1,99 @@
+"""Who is replayed: a recommender with its parameters, as they are given on a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autoscaler.core.foreign import told
+from autoscaler.core.policy import Policy
+from autoscaler.core.recommender import Recommender
+from autoscaler.plugins import Catalog, UnknownRecommender
+from autoscaler.policystore import read_policies
+from autoscaler.strictyaml import Document, Fault, Refused, load_documents
+
+RECOMMENDER, PARAMETERS = "--recommender", "--parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A recommender by name, with parameters as a policy has them. Plain data, so that other processes can have it."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def recommender(self, catalog: Catalog) -> Recommender[Any]:
+        """The recommender itself. Raises `Refused`."""
+        try:
+            factory = catalog.named(self.name)
+        except UnknownRecommender as error:
+            raise Refused([Fault(RECOMMENDER, 0, "", str(error))]) from None
+        document = Document(PARAMETERS, dict(self.parameters), {(): (0, 0)})
+        params = document.validated(factory.Parameters)
+        try:
+            return factory(params)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
+            text = f"recommender {self.name} refuses them: {told(error)}"
+            raise Refused([Fault(PARAMETERS, 0, "", text)]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """One policy of a file, by name."""
+
+    path: Path
+    name: str
+
+    @property
+    def label(self) -> str:
+        return f"policy {self.name}"
+
+    def policy(self, catalog: Catalog) -> Policy:
+        """The policy itself. Raises `Refused`."""
+        return next(one for one in read_policies((self.path,), catalog).policies if one.name == self.name)
+
+
+def policies_of(path: Path, catalog: Catalog) -> tuple[PolicyFile, ...]:
+    """All policies of a file or folder. Raises `Refused`."""
+    return tuple(PolicyFile(path, one.name) for one in read_policies((path,), catalog).policies)
+
+
+def parse_entrant(text: str, parameters: str = "") -> Entrant:
+    """`bridge`, or `percentile:cpu.target=p95,cpu.margin=15%`; `parameters`: more of them. Raises `Refused`."""
+    name, colon, behind = text.partition(":")
+    given = parse_parameters(",".join(part for part in (behind, parameters) if part))
+    return Entrant(name, given, f"{name}:{parameters}" if parameters and not colon else text)
+
+
+def parse_parameters(text: str) -> dict[str, Any]:
+    """`cpu.target=p95,cpu.margin=15%` as nested keys; a value is read as in a policy. Raises `Refused`."""
+    found: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        path, equals, value = item.partition("=")
+        path = path.strip()
+        keys = path.split(".")
+        if not equals or not all(keys):
+            remedy = "write key=value, like cpu.margin=15%,cpu.target=p95"
+            raise Refused([Fault(PARAMETERS, 0, "", f"{item!r} is no parameter; {remedy}")])
+        part = found
+        for key in keys[:-1]:
+            part = part.setdefault(key, {})
+            if not isinstance(part, dict):
+                raise Refused([Fault(PARAMETERS, 0, path, "has a value, and keys below it; leave one of them out")])
+        if keys[-1] in part:
+            raise Refused([Fault(PARAMETERS, 0, path, "is given twice; leave one of them out")])
+        part[keys[-1]] = _value(path, value.strip())
+    return found
+
+
+def _value(path: str, text: str) -> Any:
+    try:
+        documents = load_documents(text.encode(), PARAMETERS)
+    except Refused as refused:
+        raise Refused([Fault(PARAMETERS, 0, path, fault.message) for fault in refused.faults]) from None
+    return documents[0].data if documents else None

@@ -1,0 +1,68 @@
+"""Several replays, in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from autoscaler.backtest.entrants import Entrant, PolicyFile
+from autoscaler.backtest.modelled import Room
+from autoscaler.backtest.running import Outcome, Terms, demand_for, policy_demands, run, run_policy
+from autoscaler.plugins import discover
+from autoscaler.traces.reading import read_trace
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One trace, and who is replayed on it."""
+
+    trace: Path
+    entrant: Entrant | PolicyFile
+    terms: Terms
+    room: Room = Room()
+
+
+Done = Callable[[int], None]
+"""Is told of turns that were done since it was told last."""
+
+
+def perform(tasks: Sequence[Task], jobs: int, done: Done) -> list[Outcome]:
+    """The outcomes in the order of the tasks, which have to be good: what is wrong with one raises as it comes."""
+    if jobs == 1 or len(tasks) < 2:
+        return [_alone(task, done) for task in tasks]
+    # a fresh process has no threads and no locks of this one
+    with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn")) as pool:
+        futures: list[Future[Outcome]] = [pool.submit(_alone, task) for task in tasks]
+        pending = set(futures)
+        try:
+            while pending:
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for one in finished:
+                    done(one.result().demand.turns)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def turns(tasks: Sequence[Task]) -> int:
+    """How many turns they take. Raises what is wrong with their traces."""
+    return sum(_turns(task) for task in tasks)
+
+
+def _turns(task: Task) -> int:
+    trace, terms = read_trace(task.trace), task.terms
+    if isinstance(task.entrant, Entrant):
+        return demand_for(trace, terms).turns
+    demand = policy_demands(trace, task.entrant.policy(discover()), terms)[terms.replayed.resource]
+    return demand.turns * demand.interval_s // terms.interval_s
+
+
+def _alone(task: Task, done: Done | None = None) -> Outcome:
+    catalog, trace = discover(), read_trace(task.trace)
+    if isinstance(task.entrant, PolicyFile):
+        return run_policy(trace, task.entrant.policy(catalog), task.terms, task.room, done)
+    return run(trace, task.entrant.recommender(catalog), task.terms, done)

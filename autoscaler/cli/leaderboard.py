@@ -1,0 +1,148 @@
+"""`bridge-autoscaler leaderboard`: all recommenders on all traces there are, ranked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from autoscaler.backtest.demand import Replayed, ReplayError
+from autoscaler.backtest.entrants import Entrant
+from autoscaler.backtest.farm import Task, perform
+from autoscaler.backtest.running import Terms, demand_for
+from autoscaler.cli.progress import MeasuringProgress
+from autoscaler.cli.rendering.backtest import Result
+from autoscaler.cli.rendering.leaderboard import Board, as_markdown
+from autoscaler.scenarios.catalog import SCENARIOS
+from autoscaler.scenarios.generator import generate
+from autoscaler.traces.judging import TraceError
+from autoscaler.traces.reading import read_trace
+from autoscaler.traces.writing import write_trace
+
+SHIPPED = ("bridge", "forecast", "histogram", "percentile", "window")
+"""The recommenders of this program; the plug-ins of others take part by name."""
+
+_PUBLIC_S, _MADE_UP_S = 60, 5  # between two decisions
+_SUFFIXES = (".csv", ".parquet")
+
+
+@click.command(short_help="Rank all recommenders on all traces there are.")
+@click.option(
+    "--traces",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="More public traces than those that ship, .csv or .parquet (docs/traces.md).",
+)
+@click.option(
+    "--recommender",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    default=SHIPPED,
+    show_default="all that ship",
+    help="Who takes part, with its defaults. Repeatable.",
+)
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    type=click.Choice(tuple(SCENARIOS)),
+    default=tuple(SCENARIOS),
+    show_default="all",
+    help="A made-up life of a bridge to take. Repeatable.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which lives of the scenarios.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, show_default="one a CPU", help="Processes to use.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write it. Not said: stdout.",
+)
+def leaderboard(
+    folder: Path | None,
+    names: tuple[str, ...],
+    scenarios: tuple[str, ...],
+    seed: int,
+    jobs: int | None,
+    output: Path | None,
+) -> None:
+    """Replay public traces and made-up lives of bridges under each recommender, and print who is best as Markdown.
+
+    Replays are neutral and open, as those of backtest, with request and limit equal and a hard CPU limit. The same
+    traces, seed and version give the same page. It takes minutes.
+    """
+    with TemporaryDirectory() as made_up, as_file(files("autoscaler.simulator") / "traces") as shipped:
+        try:
+            public = _public(shipped, folder)
+            bridges = [_generated(Path(made_up), name, seed) for name in scenarios]
+            plans = [
+                *(_plan("public traces", public, Terms(each, _PUBLIC_S)) for each in Replayed),
+                *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
+            ]
+            with redirect_stdout(sys.stderr):  # plug-ins may print
+                boards = _held([plan for plan in plans if plan[2]], names, jobs or os.cpu_count() or 1)
+        except (TraceError, ReplayError) as error:
+            raise click.ClickException(str(error)) from None
+    text = as_markdown(boards, [path.stem for path in public], scenarios, seed)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"--output {output}: cannot be written: {error.strerror or error}") from None
+
+
+def _public(shipped: Path, folder: Path | None) -> list[Path]:
+    """The traces that ship, and those of a folder that are others, by name."""
+    found = {path.stem: path for path in shipped.iterdir() if path.suffix in _SUFFIXES}
+    if folder is not None:
+        more = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+        found = {**{path.stem: path for path in more}, **found}
+    return [found[name] for name in sorted(found)]
+
+
+def _generated(folder: Path, name: str, seed: int) -> Path:
+    path = folder / f"{name}.csv"
+    write_trace(generate(name, seed), path)
+    return path
+
+
+_Plan = tuple[str, Terms, list[Path], int]
+
+
+def _plan(title: str, paths: Sequence[Path], terms: Terms) -> _Plan:
+    """Those of the traces that recorded the resource, and the turns that one recommender has on them."""
+    found, turns = [], 0
+    for path in paths:
+        trace = read_trace(path)
+        if terms.replayed.column in trace.columns:
+            found.append(path)
+            turns += demand_for(trace, terms).turns
+    return title, terms, found, turns
+
+
+def _held(plans: Sequence[_Plan], names: Sequence[str], jobs: int) -> list[Board]:
+    tasks = [Task(path, Entrant(name), terms) for _, terms, paths, _ in plans for name in names for path in paths]
+    done, total = 0, len(names) * sum(turns for *_, turns in plans)
+    with MeasuringProgress(sys.stderr, doing="replaying", what="turns") as progress:
+
+        def tell(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(done, total)
+
+        outcomes = iter(perform(tasks, jobs, tell))
+    return [
+        Board(title, [Result(name, terms, [next(outcomes) for _ in paths]) for name in names])
+        for title, terms, paths, _ in plans
+    ]

@@ -1,0 +1,124 @@
+"""Published rows of baselines, out of the shipped recommenders and the neutral replay: of each trace that ships, and as
+means over all where the other traces may be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler.backtest.demand import Replayed
+from autoscaler.backtest.running import Terms, run
+from autoscaler.backtest.scoring import mean
+from autoscaler.core.recommender import Recommender
+from autoscaler.plugins import discover
+from tests.backtest.public import CPU, MEMORY, trace
+
+_BAND = {"increase": "2%", "decrease": "10%"}
+_HOLD = {"hold": "1h"}
+
+
+def _peak(hours: int) -> dict[str, Any]:
+    cpu = {"target": "max", "window": f"{hours}h", "floor": "10m"}
+    return {"cpu": cpu, "memory": {"window": f"{hours}h"}, "deadBand": _BAND, "oom": _HOLD}
+
+
+_KRR = {
+    "cpu": {"target": "p95", "margin": "0%", "window": "14d", "every": "30m", "floor": "10m"},
+    "memory": {"window": "14d"},
+}
+BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "vpa": ("histogram", {}),
+    "vpa-raw": ("histogram", {"updates": {"when": "Always"}}),
+    "autopilot-mw": ("window", {}),
+    "krr": ("percentile", {**_KRR, "deadBand": _BAND, "oom": _HOLD}),
+    "peak6h": ("percentile", _peak(6)),
+    "peak1h": ("percentile", _peak(1)),
+}
+
+
+def made(row: str) -> Recommender[Any]:
+    name, parameters = BASELINES[row]
+    found = discover().usable[name]
+    return found(found.Parameters.model_validate(parameters))
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "slack", "throttled", "resizes"),
+    [
+        ("nezha_tt_basic_0129", "vpa", 91, 0.5, 1.7),
+        ("nezha_tt_basic_0129", "autopilot-mw", 83, 0.6, 13.4),
+        ("nezha_tt_basic_0129", "krr", 67, 4.2, 1.7),
+        ("nezha_tt_basic_0129", "peak6h", 90, 0.6, 11.7),
+        ("nezha_tt_basic_0129", "peak1h", 73, 1.0, 35.2),
+        ("nezha_tt_gateway_0129", "autopilot-mw", 57, 0, 13.4),
+        ("nezha_tt_gateway_0129", "krr", 25, 2.4, 0),
+        ("nezha_tt_gateway_0129", "peak6h", 72, 0, 3.4),
+        ("nezha_tt_gateway_0129", "peak1h", 44, 0.2, 20.1),
+    ],
+)
+def test_rows_of_cpu(name: str, row: str, slack: float, throttled: float, resizes: float) -> None:
+    found = run(trace(name), made(row), Terms(Replayed.CPU)).scores
+    assert found.slack_percent == pytest.approx(slack, abs=0.5)
+    assert found.throttled_percent == pytest.approx(throttled, abs=0.06)
+    assert found.resizes_per_day == pytest.approx(resizes, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "slack", "resizes"),
+    [
+        ("nezha_tt_basic_0129", "vpa", 39, 1.7),
+        ("nezha_tt_basic_0129", "autopilot-mw", 13, 72.1),
+        ("nezha_tt_basic_0129", "krr", 13, 11.7),
+        ("nezha_tt_basic_0129", "peak6h", 13, 11.7),
+        ("nezha_tt_gateway_0129", "vpa", 48, 1.7),
+        ("nezha_tt_gateway_0129", "autopilot-mw", 20, 62.0),
+        ("nezha_tt_gateway_0129", "krr", 20, 10.1),
+        ("nezha_tt_gateway_0129", "peak6h", 19, 20.1),
+        ("nezha_tt_gateway_0129", "peak1h", 14, 30.2),
+    ],
+)
+def test_rows_of_memory(name: str, row: str, slack: float, resizes: float) -> None:
+    found = run(trace(name), made(row), Terms(Replayed.MEMORY)).scores
+    assert found.slack_percent == pytest.approx(slack, abs=0.51)
+    assert found.oom_episodes == 0
+    assert found.resizes_per_day == pytest.approx(resizes, abs=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("row", "slack", "throttled", "resizes"),
+    [
+        ("vpa", 53.8, 10.33, 2.8),
+        ("vpa-raw", 45.9, 10.09, 3.9),
+        ("autopilot-mw", 57.7, 1.16, 10.1),
+        ("krr", 17.7, 46.21, 0.2),
+        ("peak6h", 58.2, 0.65, 16.6),
+        ("peak1h", 40.5, 1.27, 39.4),
+    ],
+)
+def test_means_of_cpu(shared: Path, row: str, slack: float, throttled: float, resizes: float) -> None:
+    found = mean([run(trace(name, shared), made(row), Terms(Replayed.CPU)).scores for name in CPU])
+    assert found.slack_percent == pytest.approx(slack, abs=0.5)
+    assert found.throttled_percent == pytest.approx(throttled, abs=0.1)
+    assert found.resizes_per_day == pytest.approx(resizes, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("row", "slack", "episodes", "resizes"),
+    [
+        ("vpa", 60.2, 0.27, 2.9),
+        ("vpa-raw", 51.8, 0.399, 4.5),
+        ("autopilot-mw", 48.3, 0.67, 25.4),
+        ("krr", 51.1, 0.391, 7.6),
+        ("peak6h", 41.6, 1.26, 14.0),
+        ("peak1h", 31.0, 5.13, 35.1),
+    ],
+)
+def test_means_of_memory(shared: Path, row: str, slack: float, episodes: float, resizes: float) -> None:
+    found = mean([run(trace(name, shared), made(row), Terms(Replayed.MEMORY)).scores for name in MEMORY])
+    assert found.slack_percent == pytest.approx(slack, abs=0.5)
+    assert found.oom_per_day == pytest.approx(episodes, abs=0.1)
+    assert found.resizes_per_day == pytest.approx(resizes, abs=0.1)

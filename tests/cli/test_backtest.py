@@ -1,0 +1,169 @@
+"""`bridge-autoscaler backtest`: what it prints where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler import cli
+from autoscaler.backtest.limits import FIGURES
+from tests.backtest.public import SHIPPED
+from tests.cli.conftest import write_policy
+
+Out = pytest.CaptureFixture[str]
+GIB = 1 << 30
+
+
+@pytest.fixture
+def usage(tmp_path: Path) -> Path:
+    """Two hours at 1 core and 1 GiB, with three minutes at 3 of them after 90."""
+    path = tmp_path / "usage.csv"
+    rows = [(3.0 if 90 <= minute < 93 else 1.0) for minute in range(120)]
+    lines = [f"{60 * minute},{value},{int(value * GIB)}" for minute, value in enumerate(rows)]
+    path.write_text("\n".join(["timestamp_s,cpu_cores,memory_bytes", *lines, ""]))
+    return path
+
+
+def backtest(*arguments: object) -> int:
+    return cli.main(["backtest", *map(str, arguments), "--jobs=1"])
+
+
+def refused(capsys: Out, *arguments: object) -> str:
+    assert backtest(*arguments) == 1
+    out = capsys.readouterr()
+    assert out.out == ""
+    return out.err
+
+
+def document(capsys: Out) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_contract(usage: Path, capsys: Out) -> None:
+    arguments = ("--recommender", "percentile", "--resource", "memory", "--limit", "hard", "--replay", "open")
+    assert backtest("--trace", usage, *arguments, "--interval", "60s", "--warmup", "1h", "-o", "json") == 0
+    found = document(capsys)
+    (one,) = found["traces"]
+    assert (one["trace"], one["resource"]) == ("usage", "memory")
+    figures = ("slack_percent", "throttled_percent", "unmet_percent", "oom_per_day", "resizes_per_day")
+    assert [one[name] for name in figures] == [found["mean"][name] for name in figures]
+    assert one["oom_episodes"] == 1
+    assert one["oom_per_day"] == pytest.approx(24)
+    assert set(FIGURES) <= one.keys() & found["mean"].keys()
+
+
+def test_parameters_make_a_difference(usage: Path, capsys: Out) -> None:
+    arguments = ("--trace", usage, "--resource", "cpu", "--recommender")
+    assert backtest(*arguments, "percentile", "--parameters", "cpu.margin=100%,cpu.target=max", "-o", "json") == 0
+    wide = document(capsys)
+    assert backtest(*arguments, "percentile:cpu.margin=0%,cpu.target=max", "-o", "json") == 0
+    narrow = document(capsys)
+    assert wide["mean"]["slack_percent"] > 40 > narrow["mean"]["slack_percent"]
+    assert wide["recommender"] == "percentile:cpu.margin=100%,cpu.target=max"
+
+
+def test_several_of_both_are_shown_beside_each_other(usage: Path, capsys: Out) -> None:
+    other = SHIPPED / "nezha_tt_gateway_0129.csv"
+    entrants = ("--recommender", "percentile", "--recommender", "percentile:memory.margin=50%")
+    assert backtest("--trace", usage, "--trace", other, "--resource", "memory", *entrants) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    lines = [line.split()[0] for line in out.splitlines() if line]
+    assert lines.count("nezha_tt_gateway_0129") == 2
+    assert lines.count("mean") == 3
+    assert lines[-2] == "percentile:memory.margin=50%"
+    assert backtest("--trace", usage, "--trace", other, "--resource", "memory", *entrants, "-o", "json") == 0
+    runs = document(capsys)["runs"]
+    assert [len(run["traces"]) for run in runs] == [2, 2]
+
+
+def test_the_table_fits_80_columns(usage: Path, capsys: Out) -> None:
+    for resource in ("cpu", "memory"):
+        assert backtest("--trace", usage, "--resource", resource, "--recommender", "percentile") == 0
+        out = capsys.readouterr()
+        assert max(map(len, out.out.splitlines())) <= 80
+        assert "Against today's twice the peak of the first hour:" in out.out
+
+
+def test_what_runs_today_is_where_it_starts_and_what_it_is_compared_with(usage: Path, capsys: Out) -> None:
+    arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile", "-o", "json")
+    assert backtest(*arguments, "--today", "memory=2560Mi,cpu=3") == 0
+    (one,) = document(capsys)["traces"]
+    assert one["today"]["size"] == 2.5 * GIB
+    assert one["today"]["oom_episodes"] == 1
+    assert (one["oom_avoided"], one["oom_caused"]) == (0, 0)
+    assert one["reserved_change_percent"] < -20
+
+
+def test_a_bound_that_is_passed_fails_it(usage: Path, capsys: Out) -> None:
+    arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile")
+    assert backtest(*arguments, "--fail-if", "oom_per_day > 24.5", "--fail-if", "slack_percent >= 99 %") == 0
+    assert capsys.readouterr().err == ""
+    assert backtest(*arguments, "--fail-if", "oom_per_day > 0.4", "--fail-if", "slack_percent < 0") == 3
+    err = capsys.readouterr().err
+    assert err == "failed: percentile: oom_per_day is 24; --fail-if 'oom_per_day > 0.4'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fail-if", "ooms > 1"), "there is no figure 'ooms'; figures: days, slack_percent"),
+        (("--fail-if", "oom_per_day"), "is no condition; write a figure"),
+        (("--recommender", "bridgee"), "--recommender: no recommender 'bridgee' is installed (did you mean bridge?)"),
+        (("--recommender", "percentile:cpu.margn=1%"), "--parameters: cpu.margn: unknown key (did you mean margin?)"),
+        (("--recommender", "percentile:cpu"), "--parameters: 'cpu' is no parameter; write key=value"),
+        (("--recommender", "percentile:cpu.margin=1%,cpu.margin=2%"), "cpu.margin: is given twice"),
+        (("--recommender", "percentile:cpu=1,cpu.margin=2%"), "cpu.margin: has a value, and keys below it"),
+        (("--recommender", "percentile", "--recommender", "bridge", "--parameters", "a=1"), "'--parameters'"),
+        (("--today", "cpu=4Gib"), "'--today'"),
+        (("--today", "disk=4"), "'disk=4' is no size; write cpu=4,memory=8Gi"),
+        (("--today", "memory=0"), "is nothing; write what runs today"),
+        (("--interval", "0s"), "0 s is no interval"),
+        (("--interval", "1500ms"), "1500ms is not a whole number of seconds"),
+        (("--interval", "60"), "is not a duration; write a number with its unit"),
+        (("--interval", "7s"), "trace usage its step of 60 s and the control interval of 7 s do not fit together"),
+        (("--warmup", "2h"), "trace usage lasts 2 h, which is all warm-up; give a shorter --warmup"),
+        (("--resource", "gpu_memory"), "trace usage has no gpu_memory_bytes; resources recorded there: cpu, memory"),
+        (("--trace", "gone.csv"), "gone.csv: cannot be read"),
+    ],
+)
+def test_errors_name_the_flag_and_the_remedy(usage: Path, capsys: Out, arguments: tuple[str, ...], words: str) -> None:
+    resource = () if "--resource" in arguments else ("--resource", "memory")
+    assert words in refused(capsys, "--trace", usage, *resource, *arguments)
+
+
+def test_several_processes_find_the_same(usage: Path, capsys: Out) -> None:
+    arguments = ["--trace", str(usage), "--resource", "cpu", "--recommender", "percentile", "-o", "json"]
+    arguments += ["--recommender", "percentile:cpu.margin=50%"]
+    assert cli.main(["backtest", *arguments, "--jobs=1"]) == 0
+    alone = document(capsys)
+    assert cli.main(["backtest", *arguments, "--jobs=2"]) == 0
+    assert document(capsys) == alone
+
+
+def test_a_whole_policy_beside_a_recommender(usage: Path, capsys: Out, tmp_path: Path) -> None:
+    policy = write_policy(tmp_path, mode="Recommend")
+    arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile", "--policy", policy)
+    assert backtest(*arguments, "--node", "cpu=8,memory=16Gi", "--others", "memory=1Gi", "-o", "json") == 0
+    neutral, whole = document(capsys)["runs"]
+    assert neutral["recommender"] == "percentile"
+    assert whole["recommender"].startswith("policy ")
+    assert whole["traces"][0]["held"].keys() & {"ChangeTooSmall", "Cooldown"}
+    assert not neutral["traces"][0]["held"].keys() & {"ChangeTooSmall", "Cooldown"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--node", "cpu=8"), "a node counts for policies alone; give a --policy"),
+        (("--node", "disk=8"), "'disk=8' is no amount; write cpu=16,memory=64Gi"),
+        (("--others", "memory=8Gib"), "'--others'"),
+        (("--policy", "gone.yaml"), "gone.yaml: no such file or folder"),
+    ],
+)
+def test_errors_of_policies(usage: Path, capsys: Out, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(capsys, "--trace", usage, "--resource", "memory", *arguments)
