@@ -98,7 +98,7 @@ def test_a_leader_killed_after_each_step_is_followed_by_one_that_goes_on_from_th
     stage.rig.kubectl("delete", "validatingadmissionpolicybinding", stage.namespace)
     eventually("there are two", lambda: len(stage.ready("sim")) == 2)
     with stage.controller("third"):
-        eventually("the surge is over", lambda: replicas(stage) == 1, 60)
+        eventually("the surge is over", lambda: replicas(stage) == 1, 120)
         eventually("one is left", lambda: len(stage.pods("sim")) == 1)
     assert uid_of(stage.pod()) == uid_of(new)
     assert scales(stage) == [SURGE, BACK]

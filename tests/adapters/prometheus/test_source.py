@@ -639,7 +639,7 @@ async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -
             counts.append(len(server.requests))
             for form in server.ranges:
                 assert 2000 * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= 100_000
-    assert max(counts) <= 7  # 5 more every ten minutes: at most 12
+    assert max(counts) <= 7  # 7 more every ten minutes: at most 12
     assert measured.problems == ()
 
 
