@@ -112,7 +112,7 @@ class Decisions:
         waited = f"{report.detail or report.phase} for {int((self._now - due_at).total_seconds())} s past its deadline"
         course = self._migrations.consider(pod, policy, due_at, target, waited, check)
         if self._now >= due_at and not course.gives_up:
-            if course.hold is None or away(pod, node) is None:
+            if course.hold is None:
                 return _moved(pod, policy, course)
             rung = course.hold
         elif course.gives_up:
