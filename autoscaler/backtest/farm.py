@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Outcome, Terms, demand_for, policy_demands, run, run_policy
 from autoscaler.plugins import discover
 from autoscaler.traces.reading import read_trace
+from autoscaler.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,14 @@ def perform(tasks: Sequence[Task], jobs: int, done: Done) -> list[Outcome]:
 
 def turns(tasks: Sequence[Task]) -> int:
     """How many turns they take. Raises what is wrong with their traces."""
-    return sum(_turns(task) for task in tasks)
+    of_one: defaultdict[Path, list[Task]] = defaultdict(list)
+    for task in tasks:
+        of_one[task.trace].append(task)
+    return sum(_turns(task, trace) for path, same in of_one.items() for trace in [read_trace(path)] for task in same)
 
 
-def _turns(task: Task) -> int:
-    trace, terms = read_trace(task.trace), task.terms
+def _turns(task: Task, trace: Trace) -> int:
+    terms = task.terms
     if isinstance(task.entrant, Entrant):
         return demand_for(trace, terms).turns
     demand = policy_demands(trace, task.entrant.policy(discover()), terms)[terms.replayed.resource]

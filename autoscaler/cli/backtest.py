@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -15,13 +14,13 @@ import click
 
 from autoscaler.backtest.demand import Replayed, ReplayError
 from autoscaler.backtest.entrants import Entrant, PolicyFile, parse_entrant, policies_of
-from autoscaler.backtest.farm import Task, perform, turns
+from autoscaler.backtest.farm import Task, turns
 from autoscaler.backtest.limits import Condition, parse_condition
 from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Terms
 from autoscaler.cli.output import terminal
-from autoscaler.cli.progress import MeasuringProgress
 from autoscaler.cli.rendering.backtest import Result, as_data, as_table
+from autoscaler.cli.replaying import jobs_option, replayed
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.reasons import Reason
 from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
@@ -118,7 +117,7 @@ class _Asked:
     entrants: tuple[Entrant | PolicyFile, ...]
     terms: Terms
     room: Room
-    jobs: int
+    jobs: int | None
 
 
 @click.command(
@@ -187,7 +186,7 @@ class _Asked:
     multiple=True,
     help="Exit with 3 if this holds of the mean, like 'oom_per_day > 0.4'. Repeatable.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=None, show_default="one a CPU", help="Processes to use.")
+@jobs_option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option(
     "--html",
@@ -247,7 +246,7 @@ def backtest(
         with redirect_stdout(sys.stderr):  # plug-ins may print
             entrants = _entrants(recommenders or (() if policies else ("bridge",)), parameters, policies)
             room = Room(node or ResourceList(), others or ResourceList())
-            results = _run(_Asked(traces, entrants, terms, room, jobs or os.cpu_count() or 1))
+            results = _run(_Asked(traces, entrants, terms, room, jobs))
     except Refused as refused:
         raise click.ClickException("\n".join(map(str, refused.faults))) from None
     except (TraceError, ReplayError) as error:
@@ -274,15 +273,7 @@ def _entrants(
 
 def _run(asked: _Asked) -> list[Result]:
     tasks = [Task(path, entrant, asked.terms, asked.room) for entrant in asked.entrants for path in asked.traces]
-    done, total = 0, turns(tasks)
-    with MeasuringProgress(sys.stderr, doing="replaying", what="turns") as progress:
-
-        def tell(count: int) -> None:
-            nonlocal done
-            done += count
-            progress(done, total)
-
-        outcomes = perform(tasks, asked.jobs, tell)
+    outcomes = replayed(tasks, turns(tasks), asked.jobs)
     each = len(asked.traces)
     return [
         Result(entrant.label, asked.terms, outcomes[index * each : (index + 1) * each])

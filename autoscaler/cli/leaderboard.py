@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -14,11 +13,11 @@ import click
 
 from autoscaler.backtest.demand import Replayed, ReplayError
 from autoscaler.backtest.entrants import Entrant
-from autoscaler.backtest.farm import Task, perform
+from autoscaler.backtest.farm import Task
 from autoscaler.backtest.running import Terms, demand_for
-from autoscaler.cli.progress import MeasuringProgress
 from autoscaler.cli.rendering.backtest import Result
 from autoscaler.cli.rendering.leaderboard import Board, as_markdown
+from autoscaler.cli.replaying import jobs_option, replayed
 from autoscaler.scenarios.catalog import SCENARIOS
 from autoscaler.scenarios.generator import generate
 from autoscaler.traces.judging import TraceError
@@ -59,7 +58,7 @@ _SUFFIXES = (".csv", ".parquet")
     help="A made-up life of a bridge to take. Repeatable.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which lives of the scenarios.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, show_default="one a CPU", help="Processes to use.")
+@jobs_option
 @click.option(
     "-o",
     "--output",
@@ -89,7 +88,7 @@ def leaderboard(
                 *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
             ]
             with redirect_stdout(sys.stderr):  # plug-ins may print
-                boards = _held([plan for plan in plans if plan[2]], names, jobs or os.cpu_count() or 1)
+                boards = _held([plan for plan in plans if plan[2]], names, jobs)
         except (TraceError, ReplayError) as error:
             raise click.ClickException(str(error)) from None
     text = as_markdown(boards, [path.stem for path in public], scenarios, seed)
@@ -131,17 +130,9 @@ def _plan(title: str, paths: Sequence[Path], terms: Terms) -> _Plan:
     return title, terms, found, turns
 
 
-def _held(plans: Sequence[_Plan], names: Sequence[str], jobs: int) -> list[Board]:
+def _held(plans: Sequence[_Plan], names: Sequence[str], jobs: int | None) -> list[Board]:
     tasks = [Task(path, Entrant(name), terms) for _, terms, paths, _ in plans for name in names for path in paths]
-    done, total = 0, len(names) * sum(turns for *_, turns in plans)
-    with MeasuringProgress(sys.stderr, doing="replaying", what="turns") as progress:
-
-        def tell(count: int) -> None:
-            nonlocal done
-            done += count
-            progress(done, total)
-
-        outcomes = iter(perform(tasks, jobs, tell))
+    outcomes = iter(replayed(tasks, len(names) * sum(turns for *_, turns in plans), jobs))
     return [
         Board(title, [Result(name, terms, [next(outcomes) for _ in paths]) for name in names])
         for title, terms, paths, _ in plans
