@@ -7,7 +7,7 @@ window instead, and says so in its trail. How a season is learned is in season.p
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -180,9 +180,6 @@ class Forecast(Recommender[Folded]):
             return Abstain(self._shortage(max(state.cpu.seen_s, state.memory.seen_s)), insufficient_history=True)
         memory, held = held_up(situation, self.params.oom, memory)
         return Target(cpu, memory, cpu_trail + memory_trail + held)
-
-    def recommend_many(self, states: Sequence[Folded], situations: Sequence[Situation]) -> list[Target | Abstain]:
-        return [self.recommend(state, situation) for state, situation in zip(states, situations, strict=True)]
 
     def _shortage(self, seen_s: int) -> str:
         return f"{seen_s // 60} of {self._min_s // 60} minutes"

@@ -25,7 +25,7 @@ from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, Situation, Step, Target
 from autoscaler.core.units import Bytes, Millicores
 from autoscaler.recommenders.buckets import Buckets, Fading, Weights
-from autoscaler.recommenders.kills import Limits, killed_with, limit_at, limits_after
+from autoscaler.recommenders.kills import Limits, killed_with, limit_at, limits_after, raised
 from autoscaler.recommenders.parameters import (
     CpuAmount,
     Duration,
@@ -48,7 +48,7 @@ DAY_S = 86400
 EXPIRY_S = 8 * DAY_S
 """After so long without a sample VPA forgets a container."""
 
-_BUMP, _LEAST_BUMP = 1.2, 100 * 2.0**20  # at an OOM kill: 20 %, at least 100 MiB
+_BUMP, _LEAST_BUMP = 0.2, 100 * 2.0**20  # at an OOM kill: 20 %, at least 100 MiB
 _CPU_WEIGHT = 0.1  # of a minute
 _KEPT = 30  # half-lives for which a day of memory is kept; less than 1e-9 of its weight is left then
 _LOWER, _UPPER = 0.5, 0.95  # the percentiles of the bounds
@@ -138,7 +138,7 @@ class Folded(NamedTuple):
 
 def bumped(used: float) -> float:
     """What an OOM kill stands for that happened at so many bytes."""
-    return max(used + _LEAST_BUMP, used * _BUMP)
+    return raised(used, _BUMP, _LEAST_BUMP)
 
 
 def confidence(history_s: float, minutes: float) -> float:

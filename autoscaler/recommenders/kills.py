@@ -43,6 +43,11 @@ class KillParameters(Parameters):
     least_bump: MemoryAmount = Field(Bytes(100 << 20), description="The least that is added to it.")
 
 
+def raised(used: float, share: float, least: float) -> float:
+    """What a kill at so many bytes stands for: a share more, and at least so many bytes more."""
+    return max(used + least, used * (1 + share))
+
+
 def limits_after(before: Limits, at: NDArray[np.int64], limit: NDArray[np.float32]) -> Limits:
     """The limits with those of further samples, as far as they are known: the newest 64 changes."""
     fresh: list[tuple[int, float]] = []
@@ -86,7 +91,7 @@ def held_up(situation: Situation, rule: KillParameters, memory: float | None) ->
     if found is None or situation.now.timestamp() - found[0] >= rule.hold.total_seconds():
         return memory, ()
     used = found[1]
-    least = math.ceil(max(used * (1 + rule.bump), used + rule.least_bump))
+    least = math.ceil(raised(used, rule.bump, rule.least_bump))
     if memory >= least:
         return memory, ()
     ago, at = format_duration(rule.hold), Resource.MEMORY.quantity(int(used))

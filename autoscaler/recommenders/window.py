@@ -11,7 +11,7 @@ follows an OOM kill is not described; here memory is held up for an hour.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -256,9 +256,6 @@ class Window(Recommender[Folded]):
             return Abstain("no five minutes of samples yet", insufficient_history=True)
         memory, held = held_up(situation, self.params.oom, memory)
         return Target(cpu, memory, cpu_trail + memory_trail + held)
-
-    def recommend_many(self, states: Sequence[Folded], situations: Sequence[Situation]) -> list[Target | Abstain]:
-        return [self.recommend(state, situation) for state, situation in zip(states, situations, strict=True)]
 
     def _sized(self, statistic: _Statistic, past: Past, words: str) -> tuple[float | None, tuple[Step, ...]]:
         said = within(past.said, past.last_at - HOLD_S - AGGREGATE_S)
