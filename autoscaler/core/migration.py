@@ -184,7 +184,8 @@ class Migrations:
             preconditions.evictable(newest),
             preconditions.budget(newest, self._snapshot),
             preconditions.old_enough((newest,), policy, self._now),
-            *self._last_try(pod),
+            *self._last_try(pod.uid),
+            *self._last_try(workload.uid),
         ]
         if how is not None and all(check.holds for check in checks):
             began_at, heard = self._surges.began_at(workload), self._gates.get(newest.ref)
@@ -250,7 +251,7 @@ class Migrations:
         checks.append(self._ledger.check_move(pod))
         if surging is None:
             checks.append(self._on_their_way())
-        return [*checks, *self._last_try(pod)], landing
+        return [*checks, *self._last_try(pod.uid)], landing
 
     def _on_their_way(self) -> Check:
         """Whether it is known how much room the successors of other pods will need."""
@@ -258,8 +259,8 @@ class Migrations:
         words = f"a pod of {unknown} is being replaced, and how large it will be is not known yet" if unknown else ""
         return Check("other moves", Reason.DISRUPTION_BUDGET, not unknown, words)
 
-    def _last_try(self, pod: Pod) -> Iterator[Check]:
-        if (refusal := self._notes.refused_move(pod, self._now)) is not None:
+    def _last_try(self, uid: str) -> Iterator[Check]:
+        if (refusal := self._notes.refused_move(uid, self._now)) is not None:
             yield Check(_LAST_TRY, refusal.reason, False, refusal.detail, refusal.until)
 
     def _siblings_available(self, others: list[Pod], topmost: Workload | None) -> Check:

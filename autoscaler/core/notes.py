@@ -84,10 +84,11 @@ class Successor(NamedTuple):
 class Notes:
     """Refusals by pod uid, and the resources that a node's static managers do not let Guaranteed pods change.
 
-    `moves`: refused evictions and surges by pod uid. `surges`: until when none of a Deployment (by uid) is begun, which
-    may not show that one was, as somebody else may set the number since. `beyond`: since when a pod (by uid) has been
-    wanted larger than its node can ever make it. `successors`: of evicted pods. `called_off`: when
-    the move of a pod (by uid) was, because of its sessions. `began_at`: when the first turn was that was learned from.
+    `moves`: refused evictions and surges by pod uid, and refused ends of surges by the uid of the Deployment. `surges`:
+    until when none of a Deployment (by uid) is begun, which may not show that one was, as somebody else may set the
+    number since. `beyond`: since when a pod (by uid) has been wanted larger than its node can ever make it.
+    `successors`: of evicted pods. `called_off`: when the move of a pod (by uid) was, because of its sessions.
+    `began_at`: when the first turn was that was learned from.
     """
 
     refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -99,9 +100,9 @@ class Notes:
     called_off: Mapping[str, datetime] = field(default_factory=lambda: MappingProxyType({}))
     began_at: datetime | None = None
 
-    def refused_move(self, pod: Pod, now: datetime) -> MoveRefusal | None:
-        """Why the pod's move is not tried again yet."""
-        found = self.moves.get(pod.uid)
+    def refused_move(self, uid: str, now: datetime) -> MoveRefusal | None:
+        """Why a move is not tried again yet: of a pod, or back to as many replicas as before of a Deployment."""
+        found = self.moves.get(uid)
         return found if found is not None and now < found.until else None
 
     def called_off_at(self, pod: Pod, rest: timedelta, now: datetime) -> datetime | None:
@@ -236,7 +237,7 @@ def learn_moves(
     surges = {uid: until for uid, until in notes.surges.items() if now < until}
     successors = {ref: one for ref, one in notes.successors.items() if now < one.at + _FORGOTTEN}
     for decision, outcome in moved:
-        uid, policy = decision.pod.uid, policies.get(decision.policy or "")
+        uid, policy = noted_of(decision), policies.get(decision.policy or "")
         evicted = isinstance(decision.move, Evict) and outcome.kind is OutcomeKind.ACCEPTED
         # a ReplicaSet makes its next pod at once, under another name, and at the size that it was evicted for
         if evicted and (decision.pod.owner or "").startswith("StatefulSet/"):
@@ -246,11 +247,11 @@ def learn_moves(
             surges.pop(decision.move.uid, None)
             if decision.move.kind is ScaleKind.SURGE and outcome.kind is OutcomeKind.ACCEPTED:
                 surges[decision.move.uid] = now + policy.fallback.retry_after
-        if policy is None or (reason := _MOVE_REFUSED.get(outcome.kind)) is None:
+        if policy is None or (reason := _refused(decision, outcome)) is None:
             moves.pop(uid, None)
             continue
         count = moves[uid].times + 1 if uid in moves else 1
-        if outcome.kind in (OutcomeKind.BLOCKED, OutcomeKind.THROTTLED):
+        if outcome.kind not in (OutcomeKind.REFUSED, OutcomeKind.FORBIDDEN):
             told = timedelta(seconds=outcome.retry_after_s or 0)
             wait = max(told, min(_BACK_OFF * 2 ** min(count - 1, 8), _BACK_OFF_AT_MOST))
         else:
@@ -262,6 +263,23 @@ def learn_moves(
         surges=MappingProxyType(surges),
         successors=MappingProxyType(successors),
     )
+
+
+def noted_of(decision: Decision) -> str:
+    """The uid under which the refusal of a decision's move is noted."""
+    # the end of a surge is the Deployment's: the next decision about it may be one about another of its pods
+    return decision.move.uid if decision.move is not None and _ends_surge(decision) else decision.pod.uid
+
+
+def _ends_surge(decision: Decision) -> bool:
+    return isinstance(decision.move, Scale) and decision.move.kind is ScaleKind.BACK
+
+
+def _refused(decision: Decision, outcome: Outcome) -> Reason | None:
+    """Why a move is not tried again at once."""
+    if _ends_surge(decision) and outcome.kind in (OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED):
+        return Reason.SURGING  # or pod after pod would be evicted for a scale that comes too late each time
+    return _MOVE_REFUSED.get(outcome.kind)
 
 
 def learn_wishes(notes: Notes, plan: Plan) -> Notes:

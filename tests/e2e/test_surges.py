@@ -97,11 +97,13 @@ def test_a_leader_killed_after_each_step_is_followed_by_one_that_goes_on_from_th
     assert (uid_of(new) != old, new["spec"]["nodeName"]) == (True, other)
     stage.rig.kubectl("delete", "validatingadmissionpolicybinding", stage.namespace)
     eventually("there are two", lambda: len(stage.ready("sim")) == 2)
+    before = len(stage.evicted())
     with stage.controller("third"):
-        eventually("the surge is over", lambda: replicas(stage) == 1, 120)
+        eventually("the surge is over", lambda: replicas(stage) == 1, 60)
         eventually("one is left", lambda: len(stage.pods("sim")) == 1)
     assert uid_of(stage.pod()) == uid_of(new)
     assert scales(stage) == [SURGE, BACK]
+    assert len(stage.evicted()) - before <= 2  # one, and another one if the first one's successor was very quick
     assert {one.what for one in stage.writes()} == OWN
     stage.rig.kubectl("delete", "validatingadmissionpolicy", stage.namespace)
     stage.rig.kubectl("delete", "lease", "bridge-autoscaler", "-n=bridge-autoscaler", "--ignore-not-found")
