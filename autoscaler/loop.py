@@ -39,7 +39,6 @@ _IN_FLIGHT = 8
 _PASSING = frozenset({OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED, OutcomeKind.THROTTLED, OutcomeKind.UNKNOWN})
 """Troubles after which a pod is looked at again before the next tick, since a deadline may be due."""
 _AGAIN, _AGAIN_AT_MOST = timedelta(seconds=5), timedelta(seconds=30)
-_TRIES = 5  # to scale back: a Deployment's status changes two or three times when one of its pods is evicted
 _AT_LEAST = timedelta(seconds=1)  # a server that says 0 would be asked without pause
 
 
@@ -279,23 +278,10 @@ class Loop:
                 continue
             done.append(moved)
             if moved.outcome.kind is OutcomeKind.ACCEPTED and isinstance(moved.decision.move, Evict):
-                ended = await self._end_surge(planned.pod, config)
+                # what ends a surge follows at once: while the successor starts, it is the one that goes
+                ended = await self._move_one(planned.pod, config, Scale)
                 done += [ended] if ended is not None else []
         return tuple(done)
-
-    async def _end_surge(self, pod: Pod, config: Config) -> Done | None:
-        """What ends a surge follows the eviction at once: while the successor starts, it is the one that goes. The
-        status of the Deployment changes in these moments, which makes what is known of it old again and again."""
-        ended = await self._move_one(pod, config, Scale)
-        for _ in range(_TRIES - 1):
-            if ended is None or ended.outcome.kind not in (OutcomeKind.CONFLICT, OutcomeKind.SUPERSEDED):
-                break
-            # None: it has become ready meanwhile, or nobody may act any more; what was last heard is what came of it
-            again = await self._move_one(pod, config, Scale)
-            if again is None:
-                break
-            ended = again
-        return ended
 
     async def _move_one(self, pod: Pod, config: Config, kinds: type | UnionType) -> Done | None:
         """The step of moving a pod that is due by the newest state, if it is of one of these kinds; None if not."""

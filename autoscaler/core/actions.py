@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.core.model import ContainerKind, PodRef, Resources, WorkloadRef
+from autoscaler.core.model import Ask, ContainerKind, PodRef, Resources, WorkloadRef
 
 
 class AskKind(StrEnum):
@@ -64,7 +64,11 @@ class ScaleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One patch to `deployments/scale`, for one Deployment (uid) at this version. `pod`: the one that is to move."""
+    """One patch to `deployments/scale`, for one Deployment (uid) at this version. `pod`: the one that is to move.
+
+    `undoes`: the scale that it takes back. Then that one has to be the last, and the version may be another: with each
+    pod that comes and goes the status changes, and so the version.
+    """
 
     workload: WorkloadRef
     uid: str
@@ -72,6 +76,7 @@ class Scale:
     replicas: int
     kind: ScaleKind
     pod: PodRef
+    undoes: Ask | None = None
 
 
 Move = Evict | Scale

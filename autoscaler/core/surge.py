@@ -165,7 +165,8 @@ def begin(deployment: Workload, pod: Pod) -> Scale:
 
 
 def _scale(deployment: Workload, replicas: int, kind: ScaleKind, pod: Pod) -> Scale:
-    return Scale(deployment.ref, deployment.uid, deployment.resource_version, replicas, kind, pod.ref)
+    undoes = deployment.scaled if kind is ScaleKind.BACK else None
+    return Scale(deployment.ref, deployment.uid, deployment.resource_version, replicas, kind, pod.ref, undoes)
 
 
 def _began_at(workload: Workload) -> datetime | None:

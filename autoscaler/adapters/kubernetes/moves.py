@@ -20,13 +20,14 @@ from autoscaler.adapters.kubernetes.cache import Cache
 from autoscaler.adapters.kubernetes.connection import Answer, Connection
 from autoscaler.adapters.kubernetes.errors import KubernetesError, PermissionMissing, Unreachable
 from autoscaler.adapters.kubernetes.evictions import eviction_refusal, scale_refusal
-from autoscaler.adapters.kubernetes.scaled import Entry, is_noted, manager_at
+from autoscaler.adapters.kubernetes.scaled import Entry, is_noted, last_scaled, manager_at
 from autoscaler.adapters.kubernetes.wire import decode_pod, pod_path
 from autoscaler.core.actions import Evict, Move, Outcome, OutcomeKind, Scale, ScaleKind
 from autoscaler.core.model import Pod, PodRef, WorkloadRef
 
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _DRY = [("dryRun", "All")]
+_TRIES = 5  # to undo a scale: an eviction changes the status of its Deployment two or three times within milliseconds
 TRIED_WITHIN_S = 4.0
 """How long the dry run of an eviction may take. Whether this replica leads was asked before it, and must still hold
 when the eviction itself is sent: less than what a lease lasts longer than its leader acts (lease.py)."""
@@ -160,6 +161,14 @@ class Moves:
             self._pods.items[move.pod] = replace(known, deleting=True, disrupted=True)
 
     async def _scale(self, move: Scale) -> Outcome:
+        outcome = await self._try_scale(move)
+        for _ in range(_TRIES - 1):
+            if move.kind is not ScaleKind.BACK or outcome.kind is not OutcomeKind.CONFLICT:
+                break
+            outcome = await self._try_scale(move)
+        return outcome
+
+    async def _try_scale(self, move: Scale) -> Outcome:
         try:
             seen = await self._read(move.workload)
         except Unreachable as error:
@@ -169,6 +178,7 @@ class Moves:
         objection = _objection_to_scale(seen.deployment, move)
         if objection is not None:
             return objection
+        move = replace(move, resource_version=seen.deployment.metadata.resource_version)
         manager = manager_at(move.kind, seen.at)
         outcome = await self._patch(move, manager)
         if self._dry_run or outcome.kind not in (OutcomeKind.ACCEPTED, OutcomeKind.UNKNOWN):
@@ -245,7 +255,10 @@ def _objection_to_scale(deployment: _Deployment, move: Scale) -> Outcome | None:
     meta, replicas = deployment.metadata, deployment.spec.replicas
     if meta.uid != move.uid:
         return Outcome(OutcomeKind.GONE, "the Deployment was replaced by another of the same name")
-    if meta.resource_version != move.resource_version:
+    if move.kind is ScaleKind.BACK:
+        if last_scaled(meta.managed_fields or ()) != move.undoes:
+            return Outcome(OutcomeKind.SUPERSEDED, "nothing was sent: somebody has scaled the Deployment since")
+    elif meta.resource_version != move.resource_version:
         return Outcome(OutcomeKind.SUPERSEDED, "nothing was sent: the Deployment has changed since")
     if replicas == move.replicas:
         return Outcome(OutcomeKind.SUPERSEDED, f"nothing was sent: the Deployment has {replicas} replicas already")

@@ -66,7 +66,7 @@ def manager_at(kind: ScaleKind, at: datetime) -> str:
     return f"{kind}@{at.astimezone(UTC):{_TIME}}"
 
 
-def last_scaled(entries: Iterable[ManagedFields]) -> Ask | None:
+def last_scaled(entries: Iterable[ManagedFields | Entry]) -> Ask | None:
     """Whether this program scaled a Deployment last, with the kind of scale as manager, and when.
 
     An entry goes when somebody else sets the number, in whatever way.

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
@@ -115,6 +116,40 @@ async def test_what_a_surge_has_begun_is_undone_whoever_owns_the_number(api: Api
     api.next_answers[READ].extend([listed(deployment(nobody, replicas=3)), listed(deployment(nobody, version=43))])
     api.next_answers[SCALE].append(SCALED)
     assert (await moves.perform(scale(2, ScaleKind.BACK))).kind is OutcomeKind.ACCEPTED
+
+
+BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
+MODIFIED = status(409, "the object has been modified")
+
+
+def surged(version: int, at: datetime = BEGAN) -> Handler:
+    return listed(deployment(owner(manager_at(ScaleKind.SURGE, at), "replicas", subresource="scale"), version=version))
+
+
+async def test_a_surge_is_undone_although_the_status_changes_again_and_again(api: ApiServer, moves: Moves) -> None:
+    back = replace(scale(1, ScaleKind.BACK), undoes=Ask(ScaleKind.SURGE, BEGAN))
+    api.next_answers[READ].extend([surged(43), surged(44), surged(45), listed(deployment(version=46, replicas=1))])
+    api.next_answers[SCALE].extend([MODIFIED, MODIFIED, SCALED])
+    assert (await moves.perform(back)).kind is OutcomeKind.ACCEPTED
+    sent = [seen.body for seen in api.seen if seen.method == "PATCH"]
+    assert [body["metadata"]["resourceVersion"] for body in sent if isinstance(body, dict)] == ["43", "44", "45"]
+
+
+async def test_a_surge_is_not_undone_for_ever(api: ApiServer, moves: Moves) -> None:
+    back = replace(scale(1, ScaleKind.BACK), undoes=Ask(ScaleKind.SURGE, BEGAN))
+    api.next_answers[READ].extend([surged(43)] * 9)
+    api.next_answers[SCALE].extend([MODIFIED] * 9)
+    assert (await moves.perform(back)).kind is OutcomeKind.CONFLICT
+    assert api.count(SCALE) == 5
+
+
+@pytest.mark.parametrize("now", [listed(deployment(version=43)), surged(43, BEGAN + timedelta(seconds=1))])
+async def test_a_number_that_somebody_else_has_set_since_is_theirs(now: Handler, api: ApiServer, moves: Moves) -> None:
+    back = replace(scale(1, ScaleKind.BACK), undoes=Ask(ScaleKind.SURGE, BEGAN))
+    api.next_answers[READ].append(now)
+    outcome = await moves.perform(back)
+    assert (outcome.kind, api.count(SCALE)) == (OutcomeKind.SUPERSEDED, 0)
+    assert "somebody" in outcome.detail
 
 
 CANNOT_SCALE = 'User "x" cannot patch resource "deployments/scale" in API group "apps" in the namespace "sim"'
