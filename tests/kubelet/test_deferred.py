@@ -69,7 +69,8 @@ def test_a_deadline_outlives_the_controller_and_a_neighbour_that_leaves_in_time_
     eventually("it is given up", lambda: requested(bridge.pod()) == TEMPLATE, AFTER.total_seconds() + 10)
     *_, (given_up_by, given_up_at) = asks_since(bridge.pod())
     assert given_up_by == "bridge-autoscaler-revert"
-    assert timedelta() <= given_up_at - due_at <= timedelta(seconds=3)
+    # the API server's time is known to half a second, and it writes down whole ones
+    assert timedelta(seconds=-1) <= given_up_at - due_at <= timedelta(seconds=3)
     assert [line["reason"] for line in second.lines("resize")] == ["Increase", "Revert"]
 
     # asked for again, and a neighbour leaves in time
