@@ -133,7 +133,8 @@ def evict(pod: Pod) -> Evict:
 
 
 def scale(workload: Workload, replicas: int, kind: ScaleKind, pod: Pod) -> Scale:
-    return Scale(workload.ref, workload.uid, workload.resource_version, replicas, kind, pod.ref)
+    undoes = workload.scaled if kind is ScaleKind.BACK else None
+    return Scale(workload.ref, workload.uid, workload.resource_version, replicas, kind, pod.ref, undoes)
 
 
 @pytest.mark.parametrize(
