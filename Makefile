@@ -9,13 +9,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Those that share a control plane or a Prometheus stay in one process, and mostly wait.
+SIDE_BY_SIDE := -n 3 --dist=loadgroup -m 'not kubelet'
+
 # $(call step,TITLE,COMMAND): the title, then how long it took, or the end of its output if it failed.
 define step
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; printf '%s ... ' '$(1)'; \
 	if ( $(2) ) >"$$log" 2>&1; then echo "$$SECONDS s"; else echo failed; tail -n 60 "$$log"; exit 1; fi
 endef
 
-.PHONY: help demo test check lint bridge browser binaries rig e2e proof bench leaderboard clean
+.PHONY: help demo test coverage check lint bridge browser binaries rig e2e proof bench leaderboard clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 16
@@ -24,9 +27,11 @@ demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster
 	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
 
 test: $(VENV)/.dev binaries lint bridge browser ## run every test, the real control plane and the real Prometheus included (needs Go)
+	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+
+coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches none of them takes; half as long again (needs Go)
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet' --cov --cov-report=
-	@$(BIN)/python -m pytest -q -m rig --cov --cov-append --cov-report=
+	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
 check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute

@@ -20,11 +20,17 @@ _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the rig, so that `make check` can leave it out; and put what looks back on all others last."""
+    """Mark what needs the rig, so that `make check` can leave it out, and of many processes one takes all of it; and put
+    what looks back on all others last."""
     for item in items:
-        if {"rig", "prometheus"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.rig)
-        if "house" in getattr(item, "fixturenames", ()):
+        needs = set(getattr(item, "fixturenames", ()))
+        for server in ("rig", "prometheus"):
+            if server in needs:
+                item.add_marker(pytest.mark.rig)
+                second = " 2" if item.get_closest_marker("second_rig") is not None else ""
+                item.add_marker(pytest.mark.xdist_group(server + second))
+                break
+        if "house" in needs:
             item.add_marker(pytest.mark.kubelet)
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
