@@ -20,8 +20,8 @@ _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the rig, so that `make check` can leave it out, and of many processes one takes all of it; and put
-    what looks back on all others last."""
+    """Mark what needs the rig, so that `make check` can leave it out, and of many processes one takes all of it; and
+    put what looks back on all others last."""
     for item in items:
         needs = set(getattr(item, "fixturenames", ()))
         for server in ("rig", "prometheus"):
