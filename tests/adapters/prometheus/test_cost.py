@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.rig, pytest.mark.slow]
 async def test_a_steady_turn_for_2000_pods(prometheus: PrometheusServer) -> None:
     wanted, now = containers("turns", 2000), int(time.time())
     write(prometheus, wanted, now - 600, now + AHEAD_S, SCRAPE_S)
-    took, exchanges, _ = await steady(prometheus.url, wanted, 1)
+    turns, exchanges, _ = await steady(prometheus, wanted, 3)
     assert len(exchanges) <= 12
     assert 2000 <= max(one.samples for one in exchanges) <= ranges.MOST_POINTS
-    # ten times what it takes: a number of another order is what this is to find
-    assert took[0] < 30
-    assert decoding_s(exchanges) < 5
+    # the goals, in time of CPU and the best of three: other programs run beside
+    assert min(turn.cpu_s for turn in turns) <= 3
+    assert min(decoding_s(exchanges) for _ in range(3)) <= 0.5
 
 
 async def test_a_back_fill_of_two_weeks_is_read_in_portions_two_at_a_time(prometheus: PrometheusServer) -> None:
@@ -30,7 +30,7 @@ async def test_a_back_fill_of_two_weeks_is_read_in_portions_two_at_a_time(promet
     at = range((now - 14 * DAY_S) // 300 * 300, now, 300)
     for one in wanted:
         prometheus.write([({"__name__": MEMORY, **one._asdict()}, [(t, 2.0**30) for t in at])])
-    _, exchanges, most = await back_fill(prometheus.url, wanted, 14)
+    _, exchanges, most = await back_fill(prometheus, wanted, 14)
     blocks = [one for one in exchanges if one.form.get("step") == "300"]
     expected = 2 * sum(math.ceil(pods * 4008 / ranges.MOST_POINTS) for pods in (250, 10))
     assert expected <= len(blocks) <= expected + 4
