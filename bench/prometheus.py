@@ -22,6 +22,7 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef
+from autoscaler.core.policy import Policy
 from autoscaler.core.problems import NOTES
 from autoscaler.core.recommender import Grid
 from tests.adapters.prometheus.watched import Exchange, watched
@@ -30,7 +31,7 @@ from tests.rig.prometheus_server import PrometheusServer
 
 NAMESPACE = "bench"
 SCRAPE_S = 5  # also the distance of samples, so that turns need not be a minute apart
-_BEHIND_S = 25  # of Prometheus' clock at first: with more than 30 s between them its own would count
+BEHIND_S = 25  # of Prometheus' clock at first: with more than 30 s between them its own would count
 AHEAD_S = 300  # usage is written for so long a time to come
 PAST_S = 120  # between samples of the far past
 DAY_S = 86400
@@ -120,7 +121,7 @@ def _values(at: range, number: int) -> dict[str, list[float]]:
 
 async def steady(server: PrometheusServer, wanted: list[ContainerRef], turns: int) -> Found:
     """Steady turns: timed without anything between, and one more that is looked at."""
-    grid, clock = Grid(SCRAPE_S, 300), Clock(-_BEHIND_S)
+    grid, clock = Grid(SCRAPE_S, 300), Clock(-BEHIND_S)
     async with watched(server.url) as proxy, AsyncExitStack() as stack:
         alone, seen = (measuring(stack, address, wanted, grid, clock) for address in (server.url, proxy.url))
         await succeed(alone)
@@ -156,11 +157,11 @@ class Clock:
 
 
 def measuring(
-    stack: AsyncExitStack, url: str, wanted: list[ContainerRef], grid: Grid, clock: Clock
+    stack: AsyncExitStack, url: str, wanted: list[ContainerRef], grid: Grid, clock: Clock, policy: Policy = POLICY
 ) -> PrometheusMetrics:
     metrics = PrometheusMetrics(Access(url, timeout_s=60), now=clock)
     stack.callback(metrics.close)
-    metrics.follow(dict.fromkeys(wanted, replace(POLICY, grid=grid)))
+    metrics.follow(dict.fromkeys(wanted, replace(policy, grid=grid)))
     return metrics
 
 

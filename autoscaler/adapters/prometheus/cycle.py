@@ -40,6 +40,7 @@ class Cycle:
         self._progress = progress
         self.started_at = started_at
         self.backfill_until = backfill_until  # loop time after which no further back-fill is started
+        self.asked = 0  # queries that every cycle makes
         self.requests = self._finished = 0
         self.unreachable: list[MetricsError] = []
         self.postponed = False

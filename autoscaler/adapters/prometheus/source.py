@@ -52,6 +52,7 @@ _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
 _WHOLE_FOR_S = 600  # answers, before what was partial is read again
+_QUERIES_A_TURN = 12  # that questions about the endpoint fill up, with one in each turn at least
 _SOURCE = "Prometheus"
 
 
@@ -161,15 +162,19 @@ class PrometheusMetrics:
         self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
-            now = await self._server_now(cycle)
+            now = None
+            if known := self._survey.usable:
+                now = await self._measure_in_use(cycle)
+            if now is None:
+                now = await self._server_now(cycle)
             await self._look_around(cycle)
+            measurable = self._survey.usable or not self._survey.ambiguous
+            if measurable and not known:
+                await self._measure_in_use(cycle)
         except MetricsError as error:
             self._fail(cycle, error, self._tracked)
         else:
-            work = []
-            if self._survey.usable or not self._survey.ambiguous:
-                await self._measure_in_use(cycle)
-                work = list(self._missing(now))
+            work = list(self._missing(now)) if measurable else []
             cycle.requests = sum(len(item.chunks) for item in work)
             async with asyncio.TaskGroup() as tasks:
                 for item in work:
@@ -187,8 +192,13 @@ class PrometheusMetrics:
 
     async def _server_now(self, cycle: Cycle) -> float:
         """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
+        cycle.asked += 1
         before = self._now().timestamp()
-        server = await self._call(self._api.server_time)
+        try:
+            server = await self._call(self._api.server_time)
+        except MetricsError:
+            cycle.problems.clear()  # of queries before: nothing is answered, and that is one problem
+            raise
         local = (before + self._now().timestamp()) / 2
         if abs(server - local) <= _MOST_SKEW_S:
             return local
@@ -207,8 +217,10 @@ class PrometheusMetrics:
         pods = {container.pod_ref for container in self._tracked}
         before = self._survey.layout
         try:
-            gpus = any(tracked.key.asked.signals & signals.GPU for tracked in self._tracked.values())
-            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus)
+            asked = {(tracked.key.grid, tracked.key.asked) for tracked in self._tracked.values()}
+            gpus = any(one.signals & signals.GPU for _, one in asked)
+            room = _QUERIES_A_TURN - cycle.asked - sum(one.queries for _, one in asked)
+            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus, room=room)
         except MetricsError as error:
             if not self._survey.usable:
                 raise
@@ -219,21 +231,30 @@ class PrometheusMetrics:
                 if tracked.history is None:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
-    async def _measure_in_use(self, cycle: Cycle) -> None:
-        """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
+    async def _measure_in_use(self, cycle: Cycle) -> float | None:
+        """What containers use now, with page cache. If that fails, what was known stays, and grows old.
+
+        Returns the time up to which to measure, where the answer shows that the clocks agree.
+        """
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
-            return
+            return None
         layout = self._survey.layout
         # several scrapes: one alone may have been missed, and a sample that is older tells nothing of now
         range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._survey.scrape_interval_s)
+        query = queries.in_use(layout, queries.of_pods(layout, pods), range_s)
+        before = self._now().timestamp()
+        cycle.asked += 1
         try:
-            answer = await self._call(self._api.instant, queries.in_use(layout, queries.of_pods(layout, pods), range_s))
+            answer = await self._call(self._api.instant, query)
         except MetricsError as error:
             self._fail(cycle, error, {})
-            return
+            return None
+        local = (before + self._now().timestamp()) / 2
         self._note_partial(cycle, answer.missing)
         self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
+        agree = any(abs(at - local) <= _MOST_SKEW_S for series in answer.result[:1] for at in series.at[-1:])
+        return local if agree else None
 
     def _missing(self, now: float) -> Iterator[Work]:
         """What there is to measure: first what is nearly up to date, then the back-fills."""

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
+from autoscaler.adapters.prometheus.copies import disputes_in
 from autoscaler.adapters.prometheus.layout import ANY, VARIANTS
-from autoscaler.adapters.prometheus.survey import VALID_S, Survey, disputes_in
+from autoscaler.adapters.prometheus.survey import VALID_S, Survey
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import PodRef
 from autoscaler.core.problems import Trouble
@@ -55,6 +56,43 @@ async def test_it_is_asked_for_every_ten_minutes() -> None:
     assert len(endpoint.asked) == first
     await survey.renew(endpoint, {SIM}, VALID_S)
     assert len(endpoint.asked) == 2 * first
+
+
+@pytest.mark.parametrize("room", [-3, 1, 3])
+async def test_questions_take_turns_where_there_is_room_for_few(room: int) -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0, gpus=True, room=room)
+    every = sorted(endpoint.asked)
+    assert len(every) == 9  # there is no bound before the cluster is known
+    endpoint.asked.clear()
+    for turn in range(9):
+        before = len(endpoint.asked)
+        await survey.renew(endpoint, {SIM}, VALID_S + turn, gpus=True, room=room)
+        assert len(endpoint.asked) - before <= max(1, room)
+    assert sorted(endpoint.asked) == every
+
+
+async def test_a_question_that_fails_does_not_keep_the_others_from_being_put() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    endpoint.fails = lambda query: "avg_over_time" in query
+    endpoint.asked.clear()
+    for turn in range(2):
+        with pytest.raises(MetricsError):
+            await survey.renew(endpoint, {SIM}, VALID_S + turn)
+    assert len(endpoint.asked) == 8  # all seven, and the one that fails again
+
+
+async def test_the_way_of_labelling_that_was_found_is_asked_for_first() -> None:
+    endpoint = Endpoint(one(exported_namespace="sim", exported_pod="sim-0"))
+    survey = Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    endpoint.asked.clear()
+    await survey.renew(endpoint, {SIM}, VALID_S)
+    assert sum(query.startswith("count by (cluster") for query in endpoint.asked) == 1
+    endpoint.series = [sim()]
+    await survey.renew(endpoint, {SIM}, 2 * VALID_S)
+    assert survey.layout.names.pod == "pod"
 
 
 async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> None:
