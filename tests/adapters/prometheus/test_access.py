@@ -250,8 +250,8 @@ async def test_a_token_server_that_does_not_know_the_client(prometheus: Promethe
     async with token_server(TokenServer()) as server, guarded(prometheus.url, of_token(server)) as guard:
         error = await turned_away(Access(guard.url, oauth2(server, "wrong-secret")))
     assert error.text == (
-        f"is not asked: prometheus.auth.oauth2 ({server.url}): the token server refuses (HTTP 401): invalid_client "
-        " is wrong; check clientId and the client secret"
+        f"is not asked: prometheus.auth.oauth2 ({server.url}): the token server refuses (HTTP 401): invalid_client is "
+        "wrong; check clientId and the client secret"
     )
     assert "wrong-secret" not in error.text
     assert (error.status, error.error_type) == (None, "credentials")

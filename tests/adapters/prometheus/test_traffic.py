@@ -40,7 +40,7 @@ NOW = 1_795_759_217
         (302, "empty", "login page", Failure.CREDENTIALS),
         (422, "execution", "would load too many samples", Failure.TOO_MUCH),
         (400, "bad_data", "exceeded maximum resolution of 11,000 points", Failure.TOO_MUCH),
-        (200, "too_large", "64 MiB", Failure.TOO_MUCH),
+        (200, "too_large", "16 MiB", Failure.TOO_MUCH),
         (422, "execution", "found duplicate series", Failure.QUERY),
         (400, "bad_data", "parse error", Failure.QUERY),
         (429, "too_many_requests", "slow down", Failure.SERVER),
@@ -64,7 +64,7 @@ def exposed(traffic: Traffic) -> dict[str, float]:
 
 async def test_what_is_asked_and_answered_is_counted_and_each_try_counts() -> None:
     requests: list[str] = []
-    vector = [{"metric": {}, "value": [NOW, value]} for value in ("1", "2")]
+    vector = [{"metric": {"copy": value}, "value": [NOW, value]} for value in ("1", "2")]
 
     async def handler(request: web.Request) -> web.StreamResponse:
         requests.append(request.path)
