@@ -145,6 +145,8 @@ def _who(status: int, body: bytes, access: Access) -> str:
     """Why somebody may not ask, and which setting says who asks."""
     if b"no org id" in body:
         return "no org id: it serves several tenants; set prometheus.tenant to the one to ask for"
+    if isinstance(access.auth, SigV4) and any(word in body for word in _CLOCKS_DIFFER):
+        return "its clock and this one differ by more than signatures allow; set both by NTP"
     if access.auth is None:
         also = "" if not access.headers else ", or correct prometheus.headers"
         return f"it wants credentials; set prometheus.auth{also}"
@@ -161,6 +163,9 @@ def _who(status: int, body: bytes, access: Access) -> str:
         return f"it does not accept {how}"
     tenant = "" if access.tenant is None else ", or not for prometheus.tenant"
     return f"whom {how} stands for may not query{tenant}"
+
+
+_CLOCKS_DIFFER = (b"ignature expired", b"ignature not yet current", b"RequestTimeTooSkewed")  # words of AWS
 
 
 def without_query(url: str) -> str:
