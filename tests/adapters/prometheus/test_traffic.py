@@ -104,6 +104,23 @@ async def test_prm_11_samples_that_are_no_numbers_are_counted() -> None:
     assert exposed(traffic)['dropped_samples_total{reason="NonFiniteSamples"}'] == 3
 
 
+async def test_between_the_instants_that_were_asked_for_nothing_counts_and_of_copies_the_greatest() -> None:
+    """As of a server that takes no notice of `step`, or of `by`."""
+    at = range(NOW // 60 * 60 - 300, NOW // 60 * 60, 60)
+    values = [[stamp + aside, value] for stamp in at for aside, value in ((0, "2"), (15, "3"), (45, "4"))]
+    copies = [[stamp, str(n)] for n, stamp in enumerate(at)]
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.Response | None:
+        series = [
+            {"metric": {**SIM._asdict(), "id": str(n)}, "values": found} for n, found in enumerate((values, copies))
+        ]
+        return result("matrix", series) if asks_cpu(path, form) else None
+
+    found, _ = await measured(FakePrometheus(NOW, {SIM: (lambda at: 0, lambda at: 1e9)}, intercept), {SIM: POLICY})
+    cpu = history(found, SIM).state.cpu
+    assert cpu[np.isfinite(cpu)].tolist() == [2, 2, 2, 3, 4]
+
+
 async def test_series_of_pods_that_are_not_followed_are_counted() -> None:
     """Of a pod's other containers they are not."""
     usage = (lambda at: 0.5, lambda at: 1e9)
