@@ -62,12 +62,17 @@ class Doubted:
             doubts.append(short)
         if (reset := self._restarts(pod, policy, container)) is not None:
             doubts.append(reset)
+        if (coarse := quality.resolution_doubt(policy.grid, window.rate_window_s)) is not None:
+            doubts.append(coarse)
+        unread = quality.range_words(history.unread_before, history.newest_at, policy.grid)
         partial_s = history.newest_at - history.partial_at
         own_at = own_from(pod, policy)
         moved = self._measurements.moved.get(ContainerRef(pod.namespace, pod.name, container.name))
         for resource in RESOURCES:
             if moved is not None:
                 doubts.append(Doubt(Reason.SOURCE_CHANGED, resource, Effect.NO_DOWN, moved))
+            if history.unread_before and unread:
+                doubts.append(Doubt(Reason.RANGE_TRUNCATED, resource, Effect.NO_DOWN, unread))
             if history.partial_at and partial_s < policy.grid.lookback:
                 words = f"an answer was partial {partial_s} s before the newest sample, within {policy.grid.lookback} s"
                 doubts.append(Doubt(Reason.PARTIAL_RESPONSE, resource, Effect.NO_DOWN, words))

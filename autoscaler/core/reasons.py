@@ -300,6 +300,8 @@ class Reason(Worded):
     SCRAPE_GAP = measured.SCRAPE_GAP
     RATE_WINDOW_TOO_SHORT = measured.RATE_WINDOW_TOO_SHORT
     PARTIAL_RESPONSE = measured.PARTIAL_RESPONSE
+    RANGE_TRUNCATED = measured.RANGE_TRUNCATED
+    RESOLUTION_REDUCED = measured.RESOLUTION_REDUCED
     COUNTER_RESET = measured.COUNTER_RESET
 
     # the recommender did not answer

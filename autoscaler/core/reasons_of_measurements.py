@@ -78,6 +78,18 @@ PARTIAL_RESPONSE = Wording(
     "The detail has the warning, or how long ago it was: look at the stores behind the server. What was left out is "
     "read again.",
 )
+RANGE_TRUNCATED = Wording(
+    "RangeTruncated",
+    "Not all of metrics.lookback was read, as that would have been more samples than all back-fills together may take: "
+    "it may get more, but not less, until the look-back has passed.",
+    "Shorten metrics.lookback, or let recommenders read fewer signals; the detail has the numbers.",
+)
+RESOLUTION_REDUCED = Wording(
+    "ResolutionReduced",
+    "metrics.lookback is long, so that usage is kept as blocks of five minutes, and metrics.rateWindow is shorter than "
+    "a block: CPU peaks in between are not seen, and CPU is not lowered.",
+    "Raise metrics.rateWindow to the length of a block, or shorten metrics.lookback; the detail has the numbers.",
+)
 COUNTER_RESET = Wording(
     "CounterReset",
     "The container restarts so often that over a tenth of its CPU usage reads too low: CPU is not lowered.",

@@ -294,7 +294,7 @@ CASES = [
 ]
 OF_DOUBTS = {
     *(Reason.LOW_COVERAGE, Reason.SCRAPE_GAP, Reason.PARTIAL_RESPONSE, Reason.COUNTER_RESET),
-    *(Reason.RATE_WINDOW_TOO_SHORT, Reason.SOURCE_CHANGED),
+    *(Reason.RATE_WINDOW_TOO_SHORT, Reason.SOURCE_CHANGED, Reason.RANGE_TRUNCATED, Reason.RESOLUTION_REDUCED),
 }  # tests/core/test_doubted.py
 ACTING = {Reason.INCREASE, Reason.DECREASE, Reason.REBALANCE}
 

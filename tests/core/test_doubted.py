@@ -43,7 +43,7 @@ LESS = fixed("300m", "512Mi")  # of 500m and 1Gi
 MORE = fixed("700m", "1536Mi")
 STEPS = {
     *("lowCoverage", "scrapeGap", "partialResponse", "counterReset", "insufficientHistory", "rateWindowTooShort"),
-    "sourceChanged",
+    *("sourceChanged", "rangeTruncated", "resolutionReduced"),
 }
 
 
@@ -177,6 +177,28 @@ def test_what_another_source_says_since_a_short_time_ago_lowers_nothing() -> Non
         assert decision.reason is reason
         assert (("sourceChanged", Resource.CPU) in said(decision)) is (of.name == "sim-0")
         assert (words in decision.detail) is (reason is Reason.SOURCE_CHANGED)
+
+
+def test_a_look_back_that_was_cut_lowers_nothing_until_it_has_passed() -> None:
+    whole = grown()
+    for ago_s, doubted in ((3600, True), (7199, True), (7200, False)):
+        found = decided(replace(whole, unread_before=whole.newest_at - ago_s))
+        assert (found.reason is Reason.RANGE_TRUNCATED) is doubted
+    cut = replace(whole, unread_before=whole.newest_at - 3600)
+    assert "60m of 2h were read" in decided(cut).detail
+    assert decided(cut, MORE).reason is Reason.INCREASE
+
+
+@pytest.mark.parametrize(
+    ("grid", "window_s", "doubted"), [(Grid(), 299, True), (Grid(), 300, False), (HOURS, 60, False)]
+)
+def test_rates_that_leave_time_out_between_blocks_do_not_lower_cpu(grid: Grid, window_s: int, doubted: bool) -> None:
+    rules = replace(policy(LESS, grid=grid), rate_window=timedelta(seconds=window_s), min_coverage=0.0)
+    found = replace(measurements([pod()], grown()), scrape_interval_s=15)
+    decision = one(decide(snapshot(pod()), found, config(rules)))
+    assert (("resolutionReduced", Resource.CPU) in said(decision)) is doubted
+    assert (Resource.CPU in kept(decision)) is doubted
+    assert Resource.MEMORY not in kept(decision)
 
 
 def restarting(count: int, minutes: int) -> Container:

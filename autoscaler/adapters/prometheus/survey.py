@@ -10,7 +10,7 @@ The queries take turns: in each turn as many as there is room for beside those f
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -22,7 +22,8 @@ from autoscaler.adapters.prometheus import queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
-from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
+from autoscaler.adapters.prometheus.population import Population
+from autoscaler.adapters.prometheus.ranges import MOST_LETTERS, MOST_POINTS, NAMED_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.problems import Trouble
@@ -41,6 +42,7 @@ _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
 _COVERED = 0.8  # of a rate's window
 _TIMES_SELECTED = 6  # a query that compares copies or sources holds its matchers so often, at most
+_MOST_COPIES = 4  # of one series, that are counted on
 _NO_CLUSTER_YET = Gap(Reason.NO_DATA, "no series of the pods has been found yet that says of which cluster they are")
 _MOVED_S = 7200  # for so long a change of the source is told
 
@@ -68,7 +70,7 @@ class Survey:
     `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
     `moved`: containers whose series have lately come from another source, and from which now.
     `scrape_interval_s`: of the series with the most samples, as far as `interval_known`. `notes`: what is worth
-    knowing.
+    knowing. `population`: how many containers queries find.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -89,6 +91,7 @@ class Survey:
             _Question(self._find_moves),
             _Question(self._find_owners),
         )
+        self.population = Population()
         self.layout = of_cluster(layout.labelled(layout.variants[0]), {})
         self.usable = False
         self.ambiguous: Gap | None = None
@@ -162,7 +165,7 @@ class Survey:
         found, series = await self._labelled(ask, pods)
         if not series:
             return _UNKNOWN
-        values = clusters_of(series, found)
+        values = clusters_of((one for one in series if pod_of(one, found) in pods), found)
         several = next(((label, seen) for label, seen in values.items() if len(seen) > 1), None)
         for label, value in (self._cluster or {}).items():
             if several is None and not values.get(label, frozenset()) <= {value}:
@@ -172,6 +175,10 @@ class Survey:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
             self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
+        counted: Counter[PodRef] = Counter()
+        for one in series:
+            counted[pod_of(one, found)] += int(one.values[-1])
+        self.population = Population(counted)
         self._noted[self._find_labels] = _exported(found)
         return VALID_S
 
@@ -180,10 +187,10 @@ class Survey:
         and their numbers by cluster."""
         for variant in dict.fromkeys((self._found, *self._open.variants)):
             layout = self._open.labelled(variant)
-            answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods)))
-            if found := [series for series in answer if pod_of(series, layout) in pods]:
+            answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods, NAMED_LETTERS)))
+            if any(pod_of(series, layout) in pods for series in answer):
                 self._found = variant
-                return layout, found
+                return layout, [series for series in answer if len(series.values)]
         return self._open, []
 
     async def _find_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
@@ -292,11 +299,13 @@ class Survey:
 
     async def _compared(self, ask: Ask, query: Callable[[str], str], pods: AbstractSet[PodRef]) -> list[Series]:
         """What a query finds of these pods, by matchers; asked in halves where it is too much at once."""
-        try:
-            return await ask(query(queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED)))
-        except MetricsError as error:
-            if len(pods) == 1 or not error.too_much:
-                raise
+        letters = MOST_LETTERS // _TIMES_SELECTED
+        if len(pods) == 1 or _MOST_COPIES * self.population.selected(pods, letters) <= MOST_POINTS:
+            try:
+                return await ask(query(queries.of_pods(self.layout, pods, letters)))
+            except MetricsError as error:
+                if len(pods) == 1 or not error.too_much:
+                    raise
         some = frozenset(sorted(pods)[: len(pods) // 2])
         return [*await self._compared(ask, query, some), *await self._compared(ask, query, pods - some)]
 

@@ -104,3 +104,19 @@ async def test_a_back_fill_of_two_weeks_is_read_in_portions_two_at_a_time(promet
     assert sum(one.samples for one in blocks) == pytest.approx(260 * 4008, rel=0.01)
     assert max(one.samples for one in exchanges) <= ranges.MOST_POINTS
     assert most == 2
+
+
+async def test_who_else_is_in_a_namespace_makes_no_answer_larger(prometheus: PrometheusServer) -> None:
+    """260 pods of 560, and 350 instants: of all of them that would be 196,000 samples. Names are asked for instead."""
+    everyone, now = containers("others", 560), int(time.time())
+    at = range(now - 400 * SCRAPE_S, now + 30, SCRAPE_S)
+    for first in range(0, len(everyone), 80):
+        prometheus.write(
+            ({"__name__": MEMORY, **one._asdict()}, [(t, 2.0**30) for t in at]) for one in everyone[first : first + 80]
+        )
+    async with watched(prometheus.url) as proxy, AsyncExitStack() as stack:
+        metrics = measuring(stack, proxy.url, everyone[:260], Grid(SCRAPE_S, 350 * SCRAPE_S), Clock())
+        await succeed(metrics)
+    samples = [one.samples for one in proxy.exchanges]
+    assert ranges.MOST_POINTS / 2 < max(samples) <= ranges.MOST_POINTS
+    assert sum(samples) >= 260 * 350
