@@ -85,7 +85,8 @@ class PrometheusApi:
         """The server's clock, unix seconds. The cheapest question that only Prometheus' API answers."""
         series = self.instant("time()").result
         if len(series) != 1 or not len(series[0].values) or not 0 <= series[0].values[0] < _LATEST:
-            raise MetricsError(200, "not_json", "gave no time for the query time(); it does not seem to be Prometheus")
+            text = "gave no time for the query time(): it does not seem to be Prometheus; check --prometheus-url"
+            raise MetricsError(200, "not_json", text)
         return float(series[0].values[0])
 
     def close(self) -> None:
