@@ -25,6 +25,7 @@ from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import GPU_SIGNALS
 from autoscaler.diagnosis import past, usage
 from autoscaler.diagnosis.findings import Check, Finding, Status, failed
 from autoscaler.diagnosis.selection import Selection
@@ -91,7 +92,7 @@ class PrometheusChecks:
         started = self._started()
         pods = {container.pod_ref for container in started}
         survey = Survey(self._known.settings.prometheus.layout.layout())
-        gpus = any(policy.recommender.signals & signals.GPU for policy in self._policies())
+        gpus = any(policy.recommender.signals & GPU_SIGNALS for policy in self._policies())
         await survey.renew(self._ask, pods, 0.0, gpus=gpus)
         layout = survey.layout
         if survey.ambiguous is None:

@@ -52,6 +52,10 @@ class History:
     partial_at: int = 0
     unread_before: int = 0
 
+    def knows(self, signal: str) -> bool:
+        """Whether there is a sample of the signal among the recent ones."""
+        return bool(np.isfinite(self.recent.signal(signal)).any())
+
     @property
     def open(self) -> Samples:
         """The samples that no fold has seen yet."""

@@ -54,7 +54,10 @@ EFFECTS: Mapping[Reason, Effect] = MappingProxyType(
         Reason.SOURCE_CHANGED: Effect.NO_DOWN,
         Reason.RANGE_TRUNCATED: Effect.NO_DOWN,
         Reason.RESOLUTION_REDUCED: Effect.NO_DOWN,
-        Reason.COUNTER_RESET: Effect.NO_DOWN,
+        Reason.COUNTER_RESET_STORM: Effect.NO_DOWN,
+        Reason.COUNTER_RESET: Effect.NOTE,
+        Reason.GPU_UNATTRIBUTED: Effect.HOLD,
+        Reason.GPU_UTILIZATION_UNKNOWN: Effect.HOLD,
     }
 )
 """The strongest effect that each reason to doubt a measurement can have."""

@@ -92,6 +92,22 @@ RESOLUTION_REDUCED = Wording(
 )
 COUNTER_RESET = Wording(
     "CounterReset",
+    "The container restarted lately, and its CPU usage reads too low for one metrics.rateWindow: it is said, and keeps "
+    "nothing.",
+    "Look into the container's log for why it restarted.",
+)
+COUNTER_RESET_STORM = Wording(
+    "CounterResetStorm",
     "The container restarts so often that over a tenth of its CPU usage reads too low: CPU is not lowered.",
     "Look into the container's log.",
+)
+GPU_UNATTRIBUTED = Wording(
+    "GpuUnattributed",
+    "The pod asks for a GPU, its recommender reads what GPUs do, and dcgm-exporter's series of them name no pod.",
+    "Let dcgm-exporter map pods (DCGM_EXPORTER_KUBERNETES=true).",
+)
+GPU_UTILIZATION_UNKNOWN = Wording(
+    "GpuUtilizationUnknown",
+    "The container has a part of a GPU (MIG), its recommender reads how busy that is, and there is no such series.",
+    "Let dcgm-exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
 )

@@ -110,6 +110,19 @@ def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> 
     return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
 
 
+def copied(layout: Layout, matchers: str, sources: str) -> str:
+    """How many containers are there several times, by what made the copies: `of="sources"` where these labels differ,
+    `of="series"` where any do. Empty where each is there once."""
+    by = _by(layout)
+    each = f"{layout.memory}{{{matchers}}}"
+    counts = (
+        f"count(count by ({by}) (count by ({by}, {sources}) ({each})) > 1)",
+        f"count(count by ({by}) (max without ({_OF_A_CGROUP}) ({each})) > 1)",
+    )
+    named = zip(counts, ("sources", "series"), strict=True)
+    return " or ".join(f'label_replace({count}, "of", "{of}", "", "")' for count, of in named)
+
+
 def moved(layout: Layout, matchers: str, sources: str, before_s: int) -> str:
     """Memory series that come from another source than so long ago, by container and `sources`: labels that say which.
 

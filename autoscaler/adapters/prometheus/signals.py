@@ -21,8 +21,6 @@ from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.recommender import Signal
 
-GPU = frozenset({Signal.GPU_MEMORY, Signal.GPU_MEMORY_FILLED, Signal.GPU_UTILISATION})
-
 _MIB = 1048576
 _BLANK = 2147483632  # DCGM's least number for "none"; no memory in MiB, and no share, comes near it
 _RESOLUTION = "15s"  # at which an exporter is looked at that samples every 30 s
@@ -190,6 +188,11 @@ def gpus_attributed(layout: Layout) -> str:
 def gpus_unattributed(layout: Layout) -> str:
     """How many GPUs, or parts of one, are of no pod."""
     return f'count(count by ({_GPU_DEVICE}, Hostname) ({{{_any_gpu(layout)},{layout.gpu.pod}=""}}))'
+
+
+def gpu_blanks(layout: Layout, window_s: int) -> str:
+    """How many samples of GPUs in so long a time were DCGM's numbers for "none"."""
+    return f"sum(count_over_time(({{{_any_gpu(layout)}}} >= {_BLANK})[{window_s}s:{_RESOLUTION}]))"
 
 
 def _any_gpu(layout: Layout) -> str:

@@ -37,6 +37,7 @@ from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
 from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import GPU_SIGNALS
 
 T = TypeVar("T")
 
@@ -219,13 +220,14 @@ class PrometheusMetrics:
         before = self._survey.layout
         try:
             asked = {(tracked.key.grid, tracked.key.asked) for tracked in self._tracked.values()}
-            gpus = any(one.signals & signals.GPU for _, one in asked)
+            gpus = any(one.signals & GPU_SIGNALS for _, one in asked)
             room = _QUERIES_A_TURN - cycle.asked - sum(one.queries for _, one in asked)
             await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus, room=room)
         except MetricsError as error:
             if not self._survey.usable:
                 raise
             self._fail(cycle, error, {})
+        self._api.traffic.blank(self._survey.take_blanks())
         if self._survey.layout != before:
             # what was not found under other labels may be under these
             for container, tracked in self._tracked.items():

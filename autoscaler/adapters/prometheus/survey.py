@@ -82,12 +82,14 @@ class Survey:
         self._bytes: Mapping[ContainerRef, Gap] = MappingProxyType({})
         self._cores: Mapping[ContainerRef, Gap] = MappingProxyType({})
         self._comparisons = (_Question(self._compare_bytes), _Question(self._compare_cores))
-        self._of_gpus = (_Question(self._find_gpus), _Question(self._count_gpus))
+        self._of_gpus = (_Question(self._find_gpus), _Question(self._count_gpus), _Question(self._count_blanks))
+        self._blanks = 0
         self._questions = (
             _Question(self._find_labels, of_cluster=False),
             *self._of_gpus,
             _Question(self._find_scrape_interval, of_cluster=False),
             *self._comparisons,
+            _Question(self._count_copies),
             _Question(self._find_moves),
             _Question(self._find_owners),
         )
@@ -209,6 +211,20 @@ class Survey:
             self._noted[self._count_gpus] = (note,)
         return VALID_S
 
+    async def _count_blanks(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """How many samples of GPUs say that there is none. They are left out of all that is read."""
+        self._noted[self._count_blanks] = ()
+        for one in await self._of_any_gpu(ask, signals.gpu_blanks(self.layout, round(VALID_S))) or ():
+            self._blanks += int(one.values[-1])
+            detail = f"{one.values[-1]:,.0f} samples of GPUs in {VALID_S / 60:.0f} minutes are DCGM's numbers for none"
+            self._noted[self._count_blanks] = (Problem("Prometheus", Trouble.SENTINEL_SAMPLES, f"{detail}: left out"),)
+        return VALID_S
+
+    def take_blanks(self) -> int:
+        """How many samples said so since this was last called."""
+        found, self._blanks = self._blanks, 0
+        return found
+
     async def _of_any_gpu(self, ask: Ask, query: str) -> list[Series] | None:
         """The answer; None, with a note, where the server refuses: it is asked for the rest all the same."""
         try:
@@ -219,6 +235,25 @@ class Survey:
             detail = f"of which pods GPUs are is not known: the server {error.text}"
             self._noted[self._find_gpus] = (Problem("Prometheus", Trouble.SIGNAL_UNAVAILABLE, detail),)
             return None
+
+    async def _count_copies(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """Say that there are copies. Those that differ are another matter."""
+        found = await ask(
+            queries.copied(
+                self.layout, queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED), ", ".join(SOURCES)
+            )
+        )
+        number = Counter({one.labels.get("of", ""): int(one.values[-1]) for one in found})
+        number["series"] -= number["sources"]  # those that other labels tell apart
+        self._noted[self._count_copies] = tuple(
+            Problem("Prometheus", reason, f"{number[of]:,} containers {words}: of each the greatest counts, once")
+            for of, reason, words in (
+                ("sources", Trouble.AMBIGUOUS_SOURCE, f"are scraped by several of {' and '.join(SOURCES)}"),
+                ("series", Trouble.DUPLICATE_SERIES, "are there several times"),
+            )
+            if number[of] > 0
+        )
+        return VALID_S
 
     async def _find_moves(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """Compare who scrapes with who did. Of an exporter's address nothing is told: it changes with each restart."""

@@ -60,7 +60,7 @@ class Hurried(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-@pytest.mark.parametrize(("policy", "turns"), [(POLICY, 2), (SIGNALS_POLICY, 9)], ids=["usage", "every signal"])
+@pytest.mark.parametrize(("policy", "turns"), [(POLICY, 2), (SIGNALS_POLICY, 11)], ids=["usage", "every signal"])
 def test_no_turn_makes_more_than_twelve_queries_also_when_it_is_time_to_look_around(
     prometheus: PrometheusServer, many: list[ContainerRef], policy: Policy, turns: int
 ) -> None:

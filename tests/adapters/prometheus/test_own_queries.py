@@ -225,5 +225,5 @@ async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> No
     signals = OWN | {"frameTime": f"{memory} / on (pod) {memory}"}
     found = await measure(prometheus.url, {sim: replace(POLICY, grid=Grid(60, 600), signals=signals)})
     assert isinstance(found.of(sim), History)
-    assert told(found) == ["SignalUnavailable"]
+    assert told(found) == ["SignalUnavailable", "AmbiguousSource"]
     assert "duplicate series" in found.problems[0].detail

@@ -82,6 +82,7 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
                 queries.disputed_bytes(one, selector, 600, 16),
                 queries.moved(one, selector, "job, metrics_path", 7200),
                 queries.owners(one),
+                queries.copied(one, selector, "job, metrics_path"),
                 queries.at_most(queries.in_cluster("max by (namespace, pod) (frames{$cluster})", cluster), 1000),
             }
     return found

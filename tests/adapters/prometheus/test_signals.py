@@ -116,6 +116,7 @@ async def test_devices_add_up_copies_do_not_and_blanks_are_dropped(prometheus: P
     assert set(history(measured, sim).state.signal(Signal.GPU_MEMORY).tolist()) == {4 * GIB}
     for name in (Signal.GPU_MEMORY, Signal.GPU_UTILISATION):
         assert np.isnan(history(measured, blank).state.signal(name)).all()
+    assert "are DCGM's numbers for none" in reasons(measured)["SentinelSamples"]
 
 
 async def test_prm_07_a_short_peak_is_seen(prometheus: PrometheusServer) -> None:

@@ -84,6 +84,7 @@ async def test_what_is_asked_and_answered_is_counted_and_each_try_counts() -> No
         "samples_total": 4,
         **{f'failures_total{{kind="{kind}"}}': kind is Failure.SERVER for kind in Failure},
         'dropped_samples_total{reason="NonFiniteSamples"}': 0,
+        'dropped_samples_total{reason="SentinelSamples"}': 0,
         'ignored_series_total{reason="UnknownPod"}': 0,
     }
 
