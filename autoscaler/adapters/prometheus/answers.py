@@ -30,14 +30,15 @@ class MetricsError(Exception):
 
     `error_type`: Prometheus' own word (`bad_data`, `execution`, `timeout`, …), or one of ours: `connection`, `hang`,
     `broken_off`, `not_http`, `too_large`, `tls`, `html`, `not_json`, `empty`. `text`: what is to be said, without
-    the address.
+    the address. `pause_s`: for how long the server wants not to be asked again.
     """
 
-    def __init__(self, status: int | None, error_type: str, text: str) -> None:
+    def __init__(self, status: int | None, error_type: str, text: str, pause_s: float = 0.0) -> None:
         super().__init__(status, error_type, text)
         self.status = status
         self.error_type = error_type
         self.text = text
+        self.pause_s = pause_s
 
     def __str__(self) -> str:
         return self.text
@@ -50,7 +51,8 @@ class MetricsError(Exception):
         words = " ".join(query.split())
         shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
         what, semicolon, remedy = self.text.partition("; ")
-        return MetricsError(self.status, self.error_type, f"{what} (query: {shown}){semicolon}{remedy}")
+        text = f"{what} (query: {shown}){semicolon}{remedy}"
+        return MetricsError(self.status, self.error_type, text, self.pause_s)
 
     @property
     def passing(self) -> bool:

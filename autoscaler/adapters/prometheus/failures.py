@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ _NO_ADDRESS = (
     UnicodeError,  # of a name that IDNA does not know
 )
 _NO_HTTP = (HTTPException, InvalidHeader, requests.exceptions.InvalidHeader)
+_MOST_DIGITS = 9
 _EXCERPT = 80  # letters of what a server says
 
 
@@ -166,6 +169,16 @@ def _who(status: int, body: bytes, access: Access) -> str:
 
 
 _CLOCKS_DIFFER = (b"ignature expired", b"ignature not yet current", b"RequestTimeTooSkewed")  # words of AWS
+
+
+def pause_s(retry_after: str) -> float:
+    """The seconds that this header asks for, or those until its date. RFC 9110, section 10.2.3. 0 for anything else."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:_MOST_DIGITS])
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def without_query(url: str) -> str:

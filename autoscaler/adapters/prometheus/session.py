@@ -23,7 +23,7 @@ from urllib3.util.retry import Retry
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series, decoded, foreign, weight
 from autoscaler.adapters.prometheus.credentials import Credentials
-from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus
+from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus, pause_s
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.prometheus.transport import Session
@@ -162,10 +162,14 @@ class _FormSession:
             answer = decoded(200, body, shown, ranged=str(response.request.url).endswith(_RANGES))
             if answer is not None:
                 return answer
-        body = body[:_MOST_ERROR_BYTES]
-        if response.status_code not in (200, 401, 403):
-            decoded(response.status_code, body, shown)
-        raise not_prometheus(response, body, self._access, shown)
+        try:
+            body = body[:_MOST_ERROR_BYTES]
+            if response.status_code not in (200, 401, 403):
+                decoded(response.status_code, body, shown)
+            raise not_prometheus(response, body, self._access, shown)
+        except MetricsError as error:
+            error.pause_s = pause_s(response.headers.get("Retry-After", ""))
+            raise
 
 
 def _read(response: requests.Response) -> bytes:

@@ -15,6 +15,7 @@ import trustme
 from autoscaler.adapters.prometheus.access import Access, Basic, Bearer, OAuth2, Secret, Tls
 from autoscaler.adapters.prometheus.answers import MetricsError, weight
 from autoscaler.adapters.prometheus.ranges import MOST_POINTS, Span
+from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from tests.adapters.prometheus.guards import context
 from tests.adapters.prometheus.sockets import Sockets, Write, response, writing
@@ -287,3 +288,45 @@ def test_what_a_token_server_says_and_its_address_are_shown_without_secrets() ->
         f"is not asked: prometheus.auth.oauth2 ({tokens.url}/token): the token server refuses (HTTP 400): no (hidden) "
         "is wrong, run this �[31m; check clientId and the client secret"
     )
+
+
+@pytest.mark.parametrize(
+    ("says", "least_s", "most_s"),
+    [
+        ("2", 2, 2),
+        ("9" * 400, 1e8, 1e10),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 1e9, 1e12),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0, 0),
+        *(
+            (text, 0, 0)
+            for text in ("", "-5", "1.5", "soon", "Fri, 99 Dec", "Fri, 31 Dec 9999 23:59:59 -0000", "\u0663")
+        ),
+    ],
+)
+def test_when_to_ask_again_may_be_nonsense(says: str, least_s: float, most_s: float) -> None:
+    header = b"Retry-After: " + says.encode()
+    for body in (b"busy", b'{"status":"error","errorType":"unavailable","error":"busy"}'):
+        assert least_s <= failure(body, header, status=b"503 Busy").pause_s <= most_s
+
+
+@pytest.mark.parametrize(("wanted_s", "times"), [(1, 2), (3600, 1)])
+def test_a_server_is_asked_again_when_it_wants_to_be_or_in_another_cycle(wanted_s: int, times: int) -> None:
+    asked_s: list[float] = []
+
+    def write(send: Callable[[bytes], None]) -> None:
+        asked_s.append(time.monotonic())
+        busy = response(b"busy", b"Retry-After: %d" % wanted_s, status=b"429 Busy")
+        send(busy if len(asked_s) == 1 else response(GOOD))
+
+    with writing(write) as server:
+        api = PrometheusApi(Access(server.url))
+        began_s = time.monotonic()
+        if times == 1:
+            with pytest.raises(MetricsError, match="HTTP 429"):
+                retried(api.range, "up", Span(0, 60, 60))
+        else:
+            retried(api.range, "up", Span(0, 60, 60))
+            assert asked_s[1] - asked_s[0] >= wanted_s
+        api.close()
+    assert len(asked_s) == times
+    assert time.monotonic() - began_s < 3
