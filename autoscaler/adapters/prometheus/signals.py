@@ -190,9 +190,9 @@ def gpus_unattributed(layout: Layout) -> str:
     return f'count(count by ({_GPU_DEVICE}, Hostname) ({{{_any_gpu(layout)},{layout.gpu.pod}=""}}))'
 
 
-def gpu_blanks(layout: Layout, window_s: int) -> str:
-    """How many samples of GPUs in so long a time were DCGM's numbers for "none"."""
-    return f"sum(count_over_time(({{{_any_gpu(layout)}}} >= {_BLANK})[{window_s}s:{_RESOLUTION}]))"
+def gpu_blanks(layout: Layout, window_s: int, every_s: int) -> str:
+    """How many samples of GPUs in so long a time were DCGM's numbers for "none", if scraped so often."""
+    return f"sum_over_time(count({{{_any_gpu(layout)}}} >= {_BLANK})[{window_s}s:{every_s}s])"
 
 
 def _any_gpu(layout: Layout) -> str:

@@ -214,7 +214,8 @@ class Survey:
     async def _count_blanks(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """How many samples of GPUs say that there is none. They are left out of all that is read."""
         self._noted[self._count_blanks] = ()
-        for one in await self._of_any_gpu(ask, signals.gpu_blanks(self.layout, round(VALID_S))) or ():
+        query = signals.gpu_blanks(self.layout, round(VALID_S), self.scrape_interval_s)
+        for one in await self._of_any_gpu(ask, query) or ():
             self._blanks += int(one.values[-1])
             detail = f"{one.values[-1]:,.0f} samples of GPUs in {VALID_S / 60:.0f} minutes are DCGM's numbers for none"
             self._noted[self._count_blanks] = (Problem("Prometheus", Trouble.SENTINEL_SAMPLES, f"{detail}: left out"),)

@@ -14,7 +14,7 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.session import PrometheusApi
-from autoscaler.adapters.prometheus.signals import asked, gpus_attributed, gpus_unattributed, readings
+from autoscaler.adapters.prometheus.signals import asked, gpu_blanks, gpus_attributed, gpus_unattributed, readings
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, History, Measurements
 from autoscaler.core.model import PodRef, ResourceList
@@ -283,7 +283,8 @@ def test_every_query_is_promql_and_answered(prometheus: PrometheusServer, names:
     one = Layout(variants=layout.VARIANTS[:1], gpu=names, cluster=('cluster="eu"',), matchers=('job="kubelet"',))
     asked_for = readings(one, {PodRef("n", "a.b-0")}, {"app"}, 300, frozenset(Signal), {"own": OWN})
     assert {reading.name for reading in asked_for} == {"cpu", "memory", *Signal, "own"}
-    for query in (*(reading.query(60) for reading in asked_for), gpus_attributed(one), gpus_unattributed(one)):
+    of_any = (gpus_attributed(one), gpus_unattributed(one), gpu_blanks(one, 600, 15))
+    for query in (*(reading.query(60) for reading in asked_for), *of_any):
         promql_parser.parse(query)
         prometheus.query(query)
 
