@@ -70,7 +70,7 @@ class PrometheusChecks:
         try:
             server = await in_thread(api.server_time)
         except MetricsError as error:
-            return [failed(Check.PROMETHEUS, f"{api.address} {error.text}", "check --prometheus-url")]
+            return [failed(Check.PROMETHEUS, f"{api.address} {error.text}", _remedy(error))]
         self._api, self._ahead_s = api, server - (before + time.time()) / 2
         return [
             Finding(
@@ -241,6 +241,15 @@ def _by_namespace(pods: Iterable[PodRef]) -> Mapping[str, list[str]]:
     for pod in pods:
         found[pod.namespace].append(pod.name)
     return found
+
+
+def _remedy(error: MetricsError) -> str:
+    """What to do about an error that does not say so itself."""
+    if error.error_type == "credentials" or error.status in (401, 403):
+        return "correct what it names (docs/settings.md)"
+    if error.passing or error.too_much or error.error_type == "hang" or (error.status or 0) >= 500:
+        return "see the log of that server, and whether it is overloaded"
+    return "check --prometheus-url"
 
 
 def _who(prometheus: PrometheusSection) -> str:

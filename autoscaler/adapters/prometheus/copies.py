@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autoscaler.adapters.prometheus import queries
-from autoscaler.adapters.prometheus.answers import Series
+from autoscaler.adapters.prometheus.answers import Series, foreign
 from autoscaler.adapters.prometheus.layout import Layout
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.reasons import Reason
@@ -15,6 +15,7 @@ SOURCES = ("job", "metrics_path")
 """Labels that say who scraped what."""
 
 _MOST_NAMED = 4
+_MOST_LETTERS = 100  # of a name: longer ones are none of Kubernetes
 
 
 def disputes_in(answer: Iterable[Series], layout: Layout, shown: Callable[[float], str]) -> Mapping[ContainerRef, Gap]:
@@ -50,7 +51,13 @@ def _told_apart_by(copies: Sequence[Series]) -> str:
 
 
 def matcher(series: Series, label: str) -> str:
-    return f"{label}={queries.quoted(series.labels.get(label, ''))}"
+    """What selects a series by a label, for a person."""
+    return said(label, series.labels.get(label, ""))
+
+
+def said(label: str, value: str) -> str:
+    """A matcher, for a person: what servers call things may be anything, of any length."""
+    return f"{foreign(label, _MOST_LETTERS)}={queries.quoted(foreign(value, _MOST_LETTERS))}"
 
 
 def cores(value: float) -> str:

@@ -14,6 +14,7 @@ import trustme
 
 from autoscaler.adapters.prometheus.access import Access, Basic, Bearer, OAuth2, Secret, Tls
 from autoscaler.adapters.prometheus.answers import MetricsError, weight
+from autoscaler.adapters.prometheus.copies import said
 from autoscaler.adapters.prometheus.ranges import MOST_POINTS, Span
 from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
@@ -330,3 +331,12 @@ def test_a_server_is_asked_again_when_it_wants_to_be_or_in_another_cycle(wanted_
         api.close()
     assert len(asked_s) == times
     assert time.monotonic() - began_s < 3
+
+
+def test_names_of_a_server_are_shown_short_and_harmless() -> None:
+    """They end in plans, logs and events."""
+    assert (
+        said("clus\x1bter", "eu; run\x07\nthis")
+        == 'clus\N{REPLACEMENT CHARACTER}ter="eu, run\N{REPLACEMENT CHARACTER} this"'
+    )
+    assert len(said("x" * 1000, "y" * 100_000)) < 300

@@ -112,9 +112,8 @@ async def test_between_the_instants_that_were_asked_for_nothing_counts_and_of_co
     copies = [[stamp, str(n)] for n, stamp in enumerate(at)]
 
     def intercept(path: str, form: Mapping[str, str]) -> web.Response | None:
-        series = [
-            {"metric": {**SIM._asdict(), "id": str(n)}, "values": found} for n, found in enumerate((values, copies))
-        ]
+        both = {"first": values, "second": copies}
+        series = [{"metric": SIM._asdict() | {"id": name}, "values": found} for name, found in both.items()]
         return result("matrix", series) if asks_cpu(path, form) else None
 
     found, _ = await measured(FakePrometheus(NOW, {SIM: (lambda at: 0, lambda at: 1e9)}, intercept), {SIM: POLICY})
