@@ -187,9 +187,9 @@ def _gpu_utilisation(layout: Layout, matchers: str, window_s: int) -> str:
     return f"max by ({by}) ({engine}) or max by ({by}) ({kernels}) / 100"
 
 
-def gpus_attributed(layout: Layout) -> str:
-    """How many series of GPUs name their pod in the labels of a scrape that does not honour labels."""
-    return f'count({{{_any_gpu(layout)},{EXPORTED.pod}!=""}})'
+def gpus_attributed(layout: Layout, namespaces: Collection[str]) -> str:
+    """How many series of GPUs name a pod of these namespaces in the labels of a scrape that does not honour labels."""
+    return f'count({{{_any_gpu(layout)},{EXPORTED.namespace}=~{queries.one_of(namespaces)},{EXPORTED.pod}!=""}})'
 
 
 def gpus_unattributed(layout: Layout) -> str:

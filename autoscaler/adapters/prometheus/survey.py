@@ -20,7 +20,7 @@ import numpy as np
 
 from autoscaler.adapters.prometheus import queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
-from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes
+from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes, said
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.population import Population
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS, MOST_POINTS, NAMED_LETTERS
@@ -86,8 +86,8 @@ class Survey:
         self._blanks = 0
         self._questions = (
             _Question(self._find_labels, of_cluster=False),
-            *self._of_gpus,
             _Question(self._find_scrape_interval, of_cluster=False),
+            *self._of_gpus,
             *self._comparisons,
             _Question(self._count_copies),
             _Question(self._find_moves),
@@ -198,7 +198,8 @@ class Survey:
     async def _find_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """How GPUs are labelled."""
         self._noted[self._find_gpus] = ()
-        if (exported := await self._of_any_gpu(ask, signals.gpus_attributed(self.layout))) is not None:
+        query = signals.gpus_attributed(self.layout, {pod.namespace for pod in pods})
+        if (exported := await self._of_any_gpu(ask, query)) is not None:
             self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
         return VALID_S
 
@@ -383,7 +384,7 @@ def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:
 
 
 def _ambiguous(label: str, values: AbstractSet[str]) -> Gap:
-    first, second, *more = (f"{label}={queries.quoted(value)}" for value in sorted(values))
+    first, second, *more = (said(label, value) for value in sorted(values))
     others = f" and {len(more)} more" if more else ""
     return Gap(
         Reason.CLUSTER_AMBIGUOUS,

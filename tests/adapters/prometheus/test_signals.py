@@ -289,7 +289,7 @@ def test_every_query_is_promql_and_answered(prometheus: PrometheusServer, names:
     one = Layout(variants=layout.VARIANTS[:1], gpu=names, cluster=('cluster="eu"',), matchers=('job="kubelet"',))
     asked_for = readings(one, {PodRef("n", "a.b-0")}, {"app"}, 300, frozenset(Signal), {"own": OWN})
     assert {reading.name for reading in asked_for} == {"cpu", "memory", *Signal, "own"}
-    of_any = (gpus_attributed(one), gpus_unattributed(one), gpu_blanks(one, 600, 15))
+    of_any = (gpus_attributed(one, {"sim"}), gpus_unattributed(one), gpu_blanks(one, 600, 15))
     for query in (*(reading.query(60) for reading in asked_for), *of_any):
         promql_parser.parse(query)
         prometheus.query(query)
