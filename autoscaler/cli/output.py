@@ -1,4 +1,4 @@
-"""Printing a document: which formats there are, how wide the terminal is, and what goes to stderr."""
+"""Printing a document: in which format, how wide the terminal is, and what goes to stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from autoscaler.cli.rendering.words import one_line, summary
 from autoscaler.core.problems import NOTES
 
 _PLAIN = {"json": render_json, "yaml": render_yaml, "markdown": render_markdown, "patch": render_patch}
-FORMATS = ("table", *_PLAIN)
 
 
 def terminal() -> tuple[int, bool]:
