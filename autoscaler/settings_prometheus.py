@@ -22,6 +22,7 @@ from autoscaler.settings_values import (
     HeaderFiles,
     Headers,
     Parameters,
+    SampleCount,
     Sendable,
     ServerName,
     Timeout,
@@ -115,6 +116,7 @@ class PrometheusSection(BaseModel):
 
     url: Url | None = Field(None, description="Address of Prometheus.")
     timeout: Timeout = Field(timedelta(seconds=20), description="For one whole answer.")
+    backfill_samples: SampleCount = Field(100_000_000, description="That all look-backs together may take.")
     tenant: Sendable | None = Field(None, description="Sent as X-Scope-OrgID, as it is.")
     headers: Headers = Field({}, description="Sent as well.")
     header_files: HeaderFiles = Field({}, description="Files that hold the values of headers.")
@@ -128,6 +130,7 @@ VARIABLES: Mapping[KeyPath, str] = {
     for name, path in {
         "URL": ("url",),
         "TIMEOUT": ("timeout",),
+        "BACKFILL_SAMPLES": ("backfillSamples",),
         "TENANT": ("tenant",),
         "HEADERS": ("headers",),
         "HEADER_FILES": ("headerFiles",),
@@ -166,7 +169,7 @@ SECRETS: Mapping[KeyPath, KeyPath] = {
 FILES = frozenset(path for path in VARIABLES if path[-1].endswith(("File", "Files")))
 """Keys that name a file, or a file for each of their own keys."""
 
-_SHOWABLE = ("url", "timeout", "tls", "layout")
+_SHOWABLE = ("url", "timeout", "backfillSamples", "tls", "layout")
 
 
 def at(values: Any, path: KeyPath) -> Any:

@@ -103,6 +103,14 @@ def _timeout(value: timedelta) -> timedelta:
     return value
 
 
+def _samples(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,12}", value):  # of a variable
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 10**6 <= value <= 10**12:
+        raise ValueError("must be a whole number from 1000000 on, like 100000000")
+    return value
+
+
 def _words(value: object) -> object:
     """`a b` or `a,b`, as a variable has it, as a list; and a list as a tuple."""
     if isinstance(value, str):
@@ -158,6 +166,7 @@ UserName = Annotated[str, AfterValidator(_username)]
 Word = Annotated[str, AfterValidator(_word)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 AwsName = Annotated[str, AfterValidator(_aws_name)]
+SampleCount = Annotated[int, BeforeValidator(_samples)]
 Timeout = Annotated[Duration, AfterValidator(_timeout)]
 Sendable = Annotated[str, AfterValidator(_in_a_header)]
 Header = Annotated[str, AfterValidator(_header)]

@@ -150,7 +150,7 @@ class PrometheusChecks:
             pods = {pod.ref for pod in chosen.of[policy.name]}
             number = sum(container.pod_ref in pods for container in started)
             samples += number * Asked.of(policy).queries * ranges.instants(policy.grid)
-        return past.cost(len(started), samples, ranges.MOST_PAST)
+        return past.cost(len(started), samples, self._known.settings.prometheus.backfill_samples)
 
     async def _newest(self, survey: Survey, metric: str) -> Mapping[ContainerRef, float]:
         layout, pods = survey.layout, {container.pod_ref for container in self._started()}

@@ -182,6 +182,7 @@ class RealWiring:
                     first_known=clock.tick,
                     progress=measuring_log(),
                     traffic=traffic,
+                    most_past=settings.prometheus.backfill_samples,
                 )
                 sessions = PodSessions(
                     prometheus,

@@ -80,9 +80,10 @@ PARTIAL_RESPONSE = Wording(
 )
 RANGE_TRUNCATED = Wording(
     "RangeTruncated",
-    "Not all of metrics.lookback was read, as that would have been more samples than all back-fills together may take: "
-    "it may get more, but not less, until the look-back has passed.",
-    "Shorten metrics.lookback, or let recommenders read fewer signals; the detail has the numbers.",
+    "Not all of metrics.lookback was read: all look-backs would have been more than prometheus.backfillSamples. It may "
+    "get more, but not less, until the look-back has passed.",
+    "Raise prometheus.backfillSamples if Prometheus can bear it, or shorten metrics.lookback; the detail has the "
+    "numbers.",
 )
 RESOLUTION_REDUCED = Wording(
     "ResolutionReduced",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autoscaler.diagnosis.findings import Check, Finding, Status, counted
 
-_TOO_MUCH = "shorten metrics.lookback, or let recommenders read fewer signals"
+_TOO_MUCH = "raise prometheus.backfillSamples if Prometheus can bear it, or shorten metrics.lookback"
 
 
 def cost(containers: int, samples: int, most: int) -> Iterator[Finding]:

@@ -84,6 +84,8 @@ def test_variables_complete_a_file_and_the_flag_wins(file: Path, monkeypatch: py
     assert access.auth == Basic(username, Secret(f"{PREFIX}PASSWORD", value=SECRET))
     assert SECRET not in repr(access)
     assert load_settings(config=file).prometheus.timeout == timedelta(seconds=5)
+    monkeypatch.setenv(f"{PREFIX}BACKFILL_SAMPLES", "2000000")
+    assert load_settings(config=file).prometheus.backfill_samples == 2_000_000
 
 
 def test_a_bearer_token_by_variables_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +157,11 @@ def test_secrets_in_a_wrong_place_are_refused_and_not_shown(file: Path, values: 
             {"PASSWORD": SECRET},
             "{file}:7: spec.prometheus.auth.basic: BRIDGE_AUTOSCALER_PROMETHEUS_PASSWORD and "
             "prometheus.auth.basic.passwordFile exclude each other; keep one",
+        ),
+        (
+            {},
+            {"BACKFILL_SAMPLES": "1e9"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_BACKFILL_SAMPLES: must be a whole number from 1000000 on, like 100000000",
         ),
         (
             {},
