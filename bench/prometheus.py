@@ -31,7 +31,7 @@ from tests.rig.prometheus_server import PrometheusServer
 
 NAMESPACE = "bench"
 SCRAPE_S = 5  # also the distance of samples, so that turns need not be a minute apart
-BEHIND_S = 25  # of Prometheus' clock at first: with more than 30 s between them its own would count
+BEHIND_S = 28  # of Prometheus' clock at first: with more than 30 s between them its own would count
 AHEAD_S = 300  # usage is written for so long a time to come
 PAST_S = 120  # between samples of the far past
 DAY_S = 86400
