@@ -9,121 +9,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from autoscaler import settings_layout
-from autoscaler.core.foreign import shown
-from autoscaler.recommenders.parameters import STRICT, Duration
+from autoscaler.recommenders.parameters import STRICT
 from autoscaler.settings_layout import LayoutSection
+from autoscaler.settings_values import (
+    AwsName,
+    File,
+    HeaderFiles,
+    Headers,
+    Parameters,
+    SampleCount,
+    Sendable,
+    ServerName,
+    Timeout,
+    TokenUrl,
+    Url,
+    UserName,
+    Word,
+    Words,
+)
 
 SECTION = "prometheus"
 KeyPath = tuple[str, ...]
 
 
-def _url(value: str) -> str:
-    if "@" in value:  # not shown: it may hold a password
-        raise ValueError("must not hold credentials, which would end in logs; prometheus.auth.basic takes them")
-    if not _is_address(value) or "?" in value:
-        raise ValueError(f"{shown(value)} is not the address of a Prometheus; write it like http://prometheus:9090")
-    return value.rstrip("/")
-
-
-def _token_url(value: str) -> str:
-    if "@" in value:
-        raise ValueError("must not hold credentials, which would end in logs; clientId and clientSecretFile take them")
-    if not _is_address(value):
-        raise ValueError(f"{shown(value)} is not an address; write it like https://login.example.com/oauth2/token")
-    return value
-
-
-def _is_address(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.fragment
-    except ValueError:
-        return False
-
-
-def _path(value: object) -> object:
-    return Path(value) if isinstance(value, str) and value else value
-
-
-def _in_a_header(value: str) -> str:
-    if not value or value != value.strip() or not (value.isascii() and value.isprintable()):
-        raise ValueError("cannot stand in a header: it is empty, starts or ends with a space, or is not plain ASCII")
-    return value
-
-
-def _sendable(value: SecretStr) -> SecretStr:
-    _in_a_header(value.get_secret_value())
-    return value
-
-
-def _username(value: str) -> str:
-    if ":" in value:
-        raise ValueError("must not hold a colon, which ends the user name (RFC 7617)")
-    return value
-
-
-def _timeout(value: timedelta) -> timedelta:
-    if not timedelta(seconds=1) <= value <= timedelta(minutes=5):
-        raise ValueError("must be between 1s and 5m")
-    return value
-
-
-def _words(value: object) -> object:
-    """`a b` or `a,b`, as a variable has it, as a list; and a list as a tuple."""
-    if isinstance(value, str):
-        value = value.replace(",", " ").split()
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _lines(value: object) -> object:
-    """Lines of `name: value`, as a variable has them, as a mapping. A value may hold colons."""
-    if not isinstance(value, str):
-        return value
-    found: dict[str, str] = {}
-    for number, line in enumerate(value.splitlines(), 1):
-        name, colon, text = line.partition(":")
-        if colon:
-            found[name.strip()] = text.strip()
-        elif line.strip():  # not shown: it may be a secret
-            raise ValueError(f"line {number} is not like name: value, one a line")
-    return found
-
-
-def _header(name: str) -> str:
-    if not _TOKEN.fullmatch(name):
-        raise ValueError(f"{shown(name)} is not the name of a header")
-    if name.lower() in _OWN_HEADERS:
-        raise ValueError(f"the header {name} is this program's to set")
-    return name
-
-
-def _parameter(name: str) -> str:
-    if name in _OWN_PARAMETERS:
-        raise ValueError(f"the parameter {name} is this program's to set")
-    return name
-
-
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # RFC 9110, section 5.6.2
-_OWN_HEADERS = frozenset(
-    {
-        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
-    }
-)
-_OWN_PARAMETERS = ("grant_type", "scope", "client_id", "client_secret")
 _SECRET_HEADER = re.compile("auth|cookie|cred|key|pass|secret|token", re.IGNORECASE)
-
-File = Annotated[Path, BeforeValidator(_path)]
-Header = Annotated[str, AfterValidator(_header)]
-HeaderValue = Annotated[SecretStr, AfterValidator(_sendable)]
-Parameter = Annotated[str, AfterValidator(_parameter)]
 _MODEL = ConfigDict(
     **{**STRICT, "validate_by_name": False}
 )  # by name too, client_secret would pass where clientSecret may not
@@ -134,7 +48,7 @@ class BasicSection(BaseModel):
 
     model_config = _MODEL
 
-    username: Annotated[str, AfterValidator(_username)] | None = Field(None, description="The user name.")
+    username: UserName | None = Field(None, description="The user name.")
     username_file: File | None = Field(None, description="A file that holds the user name.")
     password: SecretStr | None = Field(None, description="The password; in the environment only.")
     password_file: File | None = Field(None, description="A file that holds the password.")
@@ -154,12 +68,12 @@ class OAuth2Section(BaseModel):
 
     model_config = _MODEL
 
-    token_url: Annotated[str, AfterValidator(_token_url)] = Field(description="Where tokens are given.")
-    client_id: str = Field(description="The client.")
+    token_url: TokenUrl = Field(description="Where tokens are given.")
+    client_id: Word = Field(description="The client.")
     client_secret: SecretStr | None = Field(None, description="Its secret; in the environment only.")
     client_secret_file: File | None = Field(None, description="A file that holds the secret.")
-    scopes: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field((), description="What is asked for.")
-    parameters: Annotated[dict[Parameter, str], BeforeValidator(_lines)] = Field({}, description="Sent as well.")
+    scopes: Words = Field((), description="What is asked for.")
+    parameters: Parameters = Field({}, description="Sent as well.")
     ca_file: File | None = Field(None, description="Authority of the token server, if another than Prometheus'.")
 
 
@@ -168,8 +82,8 @@ class SigV4Section(BaseModel):
 
     model_config = _MODEL
 
-    region: str = Field(description="Region of the workspace.")
-    service: str = Field("aps", description="Name of the service.")
+    region: AwsName = Field(description="Region of the workspace.")
+    service: AwsName = Field("aps", description="Name of the service.")
     profile: str | None = Field(None, description="Profile of the AWS files.")
 
 
@@ -181,7 +95,7 @@ class TlsSection(BaseModel):
     ca_file: File | None = Field(None, description="Whom to trust, instead of the world's authorities.")
     cert_file: File | None = Field(None, description="The client's certificate.")
     key_file: File | None = Field(None, description="The key of that certificate.")
-    server_name: str | None = Field(None, description="Name in the server's certificate, if not the address'.")
+    server_name: ServerName | None = Field(None, description="Name in the server's certificate, if not the address'.")
 
 
 class AuthSection(BaseModel):
@@ -200,17 +114,12 @@ class PrometheusSection(BaseModel):
 
     model_config = _MODEL
 
-    url: Annotated[str, AfterValidator(_url)] | None = Field(None, description="Address of Prometheus.")
-    timeout: Annotated[Duration, AfterValidator(_timeout)] = Field(
-        timedelta(seconds=20), description="For one whole answer."
-    )
-    tenant: Annotated[str, AfterValidator(_in_a_header)] | None = Field(
-        None, description="Sent as X-Scope-OrgID, as it is."
-    )
-    headers: Annotated[dict[Header, HeaderValue], BeforeValidator(_lines)] = Field({}, description="Sent as well.")
-    header_files: Annotated[dict[Header, File], BeforeValidator(_lines)] = Field(
-        {}, description="Files that hold the values of headers."
-    )
+    url: Url | None = Field(None, description="Address of Prometheus.")
+    timeout: Timeout = Field(timedelta(seconds=20), description="For one whole answer.")
+    backfill_samples: SampleCount = Field(100_000_000, description="That all look-backs together may take.")
+    tenant: Sendable | None = Field(None, description="Sent as X-Scope-OrgID, as it is.")
+    headers: Headers = Field({}, description="Sent as well.")
+    header_files: HeaderFiles = Field({}, description="Files that hold the values of headers.")
     auth: AuthSection = Field(AuthSection(), description="Who asks.")
     tls: TlsSection = Field(TlsSection(), description="Which certificates count.")
     layout: LayoutSection = Field(LayoutSection(), description="Which series are read, and by which labels.")
@@ -221,6 +130,7 @@ VARIABLES: Mapping[KeyPath, str] = {
     for name, path in {
         "URL": ("url",),
         "TIMEOUT": ("timeout",),
+        "BACKFILL_SAMPLES": ("backfillSamples",),
         "TENANT": ("tenant",),
         "HEADERS": ("headers",),
         "HEADER_FILES": ("headerFiles",),
@@ -259,7 +169,7 @@ SECRETS: Mapping[KeyPath, KeyPath] = {
 FILES = frozenset(path for path in VARIABLES if path[-1].endswith(("File", "Files")))
 """Keys that name a file, or a file for each of their own keys."""
 
-_SHOWABLE = ("url", "timeout", "tls", "layout")
+_SHOWABLE = ("url", "timeout", "backfillSamples", "tls", "layout")
 
 
 def at(values: Any, path: KeyPath) -> Any:
@@ -345,7 +255,7 @@ def _of_tls(section: PrometheusSection, named: Callable[[KeyPath], str]) -> Iter
     if (tls.cert_file is None) != (tls.key_file is None):
         missing = "certFile" if tls.cert_file is None else "keyFile"
         yield ("tls",), f"a certificate and its key go together; set {missing} ({VARIABLES['tls', missing]}), too"
-    if tls != TlsSection() and section.url is not None and section.url.startswith("http://"):
+    if tls != TlsSection() and section.url is not None and section.url.lower().startswith("http://"):
         yield ("tls",), f"has no effect on an address that starts with http://; write https:// in {named(('url',))}"
 
 

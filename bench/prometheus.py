@@ -14,13 +14,15 @@ import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.layout import CPU, IN_USE, MEMORY
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef
+from autoscaler.core.policy import Policy
 from autoscaler.core.problems import NOTES
 from autoscaler.core.recommender import Grid
 from tests.adapters.prometheus.watched import Exchange, watched
@@ -29,13 +31,22 @@ from tests.rig.prometheus_server import PrometheusServer
 
 NAMESPACE = "bench"
 SCRAPE_S = 5  # also the distance of samples, so that turns need not be a minute apart
+BEHIND_S = 28  # of Prometheus' clock at first: with more than 30 s between them its own would count
 AHEAD_S = 300  # usage is written for so long a time to come
 PAST_S = 120  # between samples of the far past
 DAY_S = 86400
 _PODS_A_WRITE = 50
 
-Found = tuple[list[float], list[Exchange], int]
-"""Seconds of each turn, what was asked in one, and how many queries there were at a time."""
+
+class Turn(NamedTuple):
+    """Seconds that one took; and of CPU, in both processes."""
+
+    took_s: float
+    cpu_s: float
+
+
+Found = tuple[list[Turn], list[Exchange], int]
+"""Turns, what was asked in one, and how many queries there were at a time."""
 
 
 def main() -> None:
@@ -57,16 +68,25 @@ async def measured(server: PrometheusServer, arguments: argparse.Namespace) -> N
     now = int(time.time())
     wanted = containers("now", arguments.pods)
     write(server, wanted, now - 900, now + AHEAD_S, SCRAPE_S)
-    took, exchanges, most = await steady(server.url, wanted, arguments.turns)
-    say(f"a turn for {len(wanted):,} pods: median {statistics.median(took):.2f} s of {listed(took)} s", exchanges, most)
+    turns, exchanges, most = await steady(server, wanted, arguments.turns)
+    median = statistics.median(turn.took_s for turn in turns)
+    say(f"a turn for {len(wanted):,} pods: median {median:.2f} s of {listed(turns)}", exchanges, most)
     past = containers("past", arguments.past_pods)
     write(server, past, now - arguments.days * DAY_S, now, PAST_S)
-    took, exchanges, most = await back_fill(server.url, past, arguments.days)
-    say(f"back-fill of {len(past):,} pods over {arguments.days} days: {listed(took)} s", exchanges, most)
+    turns, exchanges, most = await back_fill(server, past, arguments.days)
+    say(f"back-fill of {len(past):,} pods over {arguments.days} days: {listed(turns)}", exchanges, most)
 
 
-def listed(took: list[float]) -> str:
-    return ", ".join(f"{one:.2f}" for one in took)
+def listed(turns: list[Turn]) -> str:
+    took, cpu = (", ".join(f"{one:.2f}" for one in column) for column in zip(*turns, strict=True))
+    return f"{took} s (CPU, Prometheus' included: {cpu} s)"
+
+
+async def timed(server: PrometheusServer, metrics: PrometheusMetrics) -> Turn:
+    """One measurement."""
+    began, cpu_s = time.monotonic(), time.process_time() + server.cpu_s
+    await succeed(metrics)
+    return Turn(time.monotonic() - began, time.process_time() + server.cpu_s - cpu_s)
 
 
 def say(what: str, exchanges: list[Exchange], most: int) -> None:
@@ -99,39 +119,49 @@ def _values(at: range, number: int) -> dict[str, list[float]]:
     }
 
 
-async def steady(url: str, wanted: list[ContainerRef], turns: int) -> Found:
+async def steady(server: PrometheusServer, wanted: list[ContainerRef], turns: int) -> Found:
     """Steady turns: timed without anything between, and one more that is looked at."""
-    grid = Grid(SCRAPE_S, 300)
-    async with watched(url) as proxy, AsyncExitStack() as stack:
-        timed, seen = (measuring(stack, address, wanted, grid) for address in (url, proxy.url))
-        await succeed(seen)
-        await succeed(timed)
-        took = []
+    grid, clock = Grid(SCRAPE_S, 300), Clock(-BEHIND_S)
+    async with watched(server.url) as proxy, AsyncExitStack() as stack:
+        alone, seen = (measuring(stack, address, wanted, grid, clock) for address in (server.url, proxy.url))
+        await succeed(alone)
+        found = []
         for _ in range(turns):
-            await asyncio.sleep(SCRAPE_S)
-            began = time.monotonic()
-            await succeed(timed)
-            took.append(time.monotonic() - began)
+            clock.advance(SCRAPE_S)
+            found.append(await timed(server, alone))
         await succeed(seen)
-        await asyncio.sleep(SCRAPE_S)
+        clock.advance(SCRAPE_S)
         proxy.forget()
         await succeed(seen)
-    return took, proxy.exchanges, proxy.most
+    return found, proxy.exchanges, proxy.most
 
 
-async def back_fill(url: str, wanted: list[ContainerRef], days: int) -> Found:
+async def back_fill(server: PrometheusServer, wanted: list[ContainerRef], days: int) -> Found:
     """All that there is, asked for as blocks: through the proxy, whose time is a small part."""
-    async with watched(url) as proxy, AsyncExitStack() as stack:
-        metrics = measuring(stack, proxy.url, wanted, Grid(60, days * DAY_S))
-        began = time.monotonic()
-        await succeed(metrics)
-        return [time.monotonic() - began], proxy.exchanges, proxy.most
+    async with watched(server.url) as proxy, AsyncExitStack() as stack:
+        metrics = measuring(stack, proxy.url, wanted, Grid(60, days * DAY_S), Clock())
+        return [await timed(server, metrics)], proxy.exchanges, proxy.most
 
 
-def measuring(stack: AsyncExitStack, url: str, wanted: list[ContainerRef], grid: Grid) -> PrometheusMetrics:
-    metrics = PrometheusMetrics(Access(url, timeout_s=60), now=lambda: datetime.now(UTC))
+class Clock:
+    """The time, and `ahead_s` seconds: turns need not wait for the next sample where it is there already."""
+
+    def __init__(self, ahead_s: float = 0) -> None:
+        self._ahead = timedelta(seconds=ahead_s)
+
+    def advance(self, seconds: float) -> None:
+        self._ahead += timedelta(seconds=seconds)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+
+def measuring(
+    stack: AsyncExitStack, url: str, wanted: list[ContainerRef], grid: Grid, clock: Clock, policy: Policy = POLICY
+) -> PrometheusMetrics:
+    metrics = PrometheusMetrics(Access(url, timeout_s=60), now=clock)
     stack.callback(metrics.close)
-    metrics.follow(dict.fromkeys(wanted, replace(POLICY, grid=grid)))
+    metrics.follow(dict.fromkeys(wanted, replace(policy, grid=grid)))
     return metrics
 
 
@@ -142,11 +172,11 @@ async def succeed(metrics: PrometheusMetrics) -> None:
 
 
 def decoding_s(exchanges: list[Exchange]) -> float:
-    """Seconds that it takes to decode all of these answers."""
-    began = time.monotonic()
+    """Seconds of CPU that it takes to decode all of these answers."""
+    began = time.process_time()
     for one in exchanges:
         one.series()
-    return time.monotonic() - began
+    return time.process_time() - began
 
 
 if __name__ == "__main__":

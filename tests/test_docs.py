@@ -110,6 +110,9 @@ def test_policies_are_valid(block: Block, tmp_path: Path) -> None:
     _run(block._replace(text="$ bridge-autoscaler policy validate policy.yaml\n"), tmp_path, {})
 
 
+PROMETHEUS_DEFAULTS = {"timeout": "`20s`", "backfillSamples": "`100000000`", "service": "`aps`"}
+
+
 def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> None:
     page, prometheus, budgets = re.split("^## .*$", (ROOT / "docs" / "settings.md").read_text(), flags=re.MULTILINE)
     rows = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| `")]
@@ -122,7 +125,7 @@ def test_every_setting_is_documented_and_the_example_loads(tmp_path: Path) -> No
         for field, key in ((field, to_camel(field)) for field in Settings.model_fields)
     ]
     assert [line.split(" | ")[:3] for line in prometheus.splitlines() if line.startswith("| `")] == [
-        [f"| `{'.'.join(path)}`", f"`{variable}`", {"timeout": "`20s`", "service": "`aps`"}.get(path[-1], "none")]
+        [f"| `{'.'.join(path)}`", f"`{variable}`", PROMETHEUS_DEFAULTS.get(path[-1], "none")]
         for path, variable in VARIABLES.items()
         if path[0] != "layout"  # whose table is in docs/metrics.md
     ]

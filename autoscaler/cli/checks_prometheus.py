@@ -10,12 +10,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from autoscaler.adapters.prometheus import probe, queries, signals
+from autoscaler.adapters.prometheus import probe, queries, ranges, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.signals import Reading
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
+from autoscaler.adapters.prometheus.tracked import Asked
 from autoscaler.adapters.sessions import gates
 from autoscaler.adapters.sessions.query import ClusterUnknown, asked, matchers_for, names_namespace
 from autoscaler.cli.access import access_of
@@ -24,7 +25,8 @@ from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.diagnosis import usage
+from autoscaler.core.recommender import GPU_SIGNALS
+from autoscaler.diagnosis import past, usage
 from autoscaler.diagnosis.findings import Check, Finding, Status, failed
 from autoscaler.diagnosis.selection import Selection
 from autoscaler.diagnosis.usage import Seen, Wanted
@@ -68,7 +70,7 @@ class PrometheusChecks:
         try:
             server = await in_thread(api.server_time)
         except MetricsError as error:
-            return [failed(Check.PROMETHEUS, f"{api.address} {error.text}", "check --prometheus-url")]
+            return [failed(Check.PROMETHEUS, f"{api.address} {error.text}", _remedy(error))]
         self._api, self._ahead_s = api, server - (before + time.time()) / 2
         return [
             Finding(
@@ -90,7 +92,7 @@ class PrometheusChecks:
         started = self._started()
         pods = {container.pod_ref for container in started}
         survey = Survey(self._known.settings.prometheus.layout.layout())
-        gpus = any(policy.recommender.signals & signals.GPU for policy in self._policies())
+        gpus = any(policy.recommender.signals & GPU_SIGNALS for policy in self._policies())
         await survey.renew(self._ask, pods, 0.0, gpus=gpus)
         layout = survey.layout
         if survey.ambiguous is None:
@@ -137,7 +139,18 @@ class PrometheusChecks:
             *(usage.coverage(one, Seen(at, now, interval_s), started) for one, at in zip(every, newest, strict=True)),
             *usage.disputes({str(one.pod_ref): gap.detail for one, gap in survey.disputed.items() if one in started}),
             *usage.partial(self._partial),
+            *self._past(started),
         ]
+
+    def _past(self, started: Mapping[ContainerRef, datetime]) -> Iterable[Finding]:
+        """What it takes to read all look-backs, as a controller does when it starts."""
+        chosen: Selection = need(self._known.selection, Check.PODS)
+        samples = 0
+        for policy in self._policies():
+            pods = {pod.ref for pod in chosen.of[policy.name]}
+            number = sum(container.pod_ref in pods for container in started)
+            samples += number * Asked.of(policy).queries * ranges.instants(policy.grid)
+        return past.cost(len(started), samples, self._known.settings.prometheus.backfill_samples)
 
     async def _newest(self, survey: Survey, metric: str) -> Mapping[ContainerRef, float]:
         layout, pods = survey.layout, {container.pod_ref for container in self._started()}
@@ -228,6 +241,15 @@ def _by_namespace(pods: Iterable[PodRef]) -> Mapping[str, list[str]]:
     for pod in pods:
         found[pod.namespace].append(pod.name)
     return found
+
+
+def _remedy(error: MetricsError) -> str:
+    """What to do about an error that does not say so itself."""
+    if error.error_type == "credentials" or error.status in (401, 403):
+        return "correct what it names (docs/settings.md)"
+    if error.passing or error.too_much or error.error_type == "hang" or (error.status or 0) >= 500:
+        return "see the log of that server, and whether it is overloaded"
+    return "check --prometheus-url"
 
 
 def _who(prometheus: PrometheusSection) -> str:

@@ -1,4 +1,4 @@
-"""Printing a document: which formats there are, how wide the terminal is, and what goes to stderr."""
+"""Printing a document: in which format, how wide the terminal is, and what goes to stderr."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from autoscaler.cli.rendering.data import render_json, render_yaml
 from autoscaler.cli.rendering.markdown import render_markdown
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_table
-from autoscaler.cli.rendering.words import summary
+from autoscaler.cli.rendering.words import one_line, summary
 from autoscaler.core.problems import NOTES
 
 _PLAIN = {"json": render_json, "yaml": render_yaml, "markdown": render_markdown, "patch": render_patch}
-FORMATS = ("table", *_PLAIN)
 
 
 def terminal() -> tuple[int, bool]:
@@ -43,5 +42,5 @@ def print_errors(document: Document) -> bool:
     """Name them on stderr. Returns whether there are any."""
     found = errors(document)
     for problem in found:
-        click.echo(f"Error: {problem.source}: {problem.reason}: {problem.detail}", err=True)
+        click.echo(one_line(f"Error: {problem.source}: {problem.reason}: {problem.detail}"), err=True)
     return bool(found)

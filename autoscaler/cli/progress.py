@@ -17,24 +17,25 @@ _BETWEEN_LINES_S = 5.0
 class MeasuringLog:
     """The same for a controller: calls `log` now and then while one cycle of measuring takes long."""
 
-    def __init__(self, log: Callable[[int, int], None], monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Callable[[int, int, int], None], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._monotonic = monotonic
         self._done = 0
         self._next_s = float("inf")
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, samples: int) -> None:
         now_s = self._monotonic()
         if done <= self._done or self._next_s == float("inf"):  # another cycle
             self._next_s = now_s + _BETWEEN_LINES_S
         self._done = done
         if now_s >= self._next_s:
-            self._log(done, total)
+            self._log(done, total, samples)
             self._next_s = now_s + _BETWEEN_LINES_S
 
 
 class MeasuringProgress:
-    """Called with the requests done and those in all; both may grow. `doing` and `what`: other words for other work."""
+    """Called with the requests done, those in all, and the samples that these may be answered with (0: not said); all
+    may grow. `doing` and `what`: other words for other work."""
 
     def __init__(
         self,
@@ -50,14 +51,15 @@ class MeasuringProgress:
         self._next_s = monotonic() + _SILENT_S
         self._bar: Progress | None = None
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, samples: int = 0) -> None:
         now_s = self._monotonic()
         if now_s < self._next_s:
             return
         if self._stream.isatty():
             self._draw(done, total)
         else:
-            print(f"{self._doing}: {done} of {total} {self._what}", file=self._stream, flush=True)
+            more = f", {samples:,} samples at most" if samples else ""
+            print(f"{self._doing}: {done} of {total} {self._what}{more}", file=self._stream, flush=True)
             self._next_s = now_s + _BETWEEN_LINES_S
 
     def __enter__(self) -> MeasuringProgress:

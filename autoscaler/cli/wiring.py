@@ -53,7 +53,7 @@ class Measuring(Metrics, Protocol):
     def busy_since(self) -> float | None:
         """Monotonic seconds at which the oldest running fold began, None if none is running."""
 
-    async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
+    async def measure_once(self, progress: Callable[[int, int, int], None] | None = None) -> Measurements:
         """Measure everything that is missing now."""
 
     async def run(self) -> None:
@@ -182,6 +182,7 @@ class RealWiring:
                     first_known=clock.tick,
                     progress=measuring_log(),
                     traffic=traffic,
+                    most_past=settings.prometheus.backfill_samples,
                 )
                 sessions = PodSessions(
                     prometheus,
@@ -279,7 +280,7 @@ def measuring_log() -> MeasuringLog:
     """Progress of measuring as log lines, for a controller."""
     from autoscaler.adapters.telemetry.logs import logger
 
-    return MeasuringLog(lambda done, of: logger().info("measuring", done=done, of=of))
+    return MeasuringLog(lambda done, of, samples: logger().info("measuring", done=done, of=of, samples=samples))
 
 
 def _told(notice: Told) -> None:

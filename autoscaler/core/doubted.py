@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from autoscaler.core import quality
@@ -9,9 +10,13 @@ from autoscaler.core.consult import Candidate, own_from
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.model import RESOURCES, ClusterSnapshot, Container, Pod, Resource, WorkloadRef
 from autoscaler.core.policy import Config, Policy
+from autoscaler.core.problems import Trouble
 from autoscaler.core.quality import MOST_MISSING, Doubt, Doubts, Effect, Window
 from autoscaler.core.reasons import Reason
+from autoscaler.core.recommender import GPU_SIGNALS, Signal
 from autoscaler.core.siblings import Siblings
+
+_GPU_RESOURCES = "nvidia.com/"  # of NVIDIA's device plugin: gpu, gpu.shared, mig-1g.5gb, …
 
 
 class Doubted:
@@ -24,6 +29,7 @@ class Doubted:
         self._measurements = measurements
         self._config = config
         self._siblings = siblings
+        self._gpus_unattributed = any(one.reason is Trouble.GPU_UNATTRIBUTED for one in measurements.problems)
         self._measured: dict[tuple[WorkloadRef, str], tuple[int, int]] = {}
 
     def of(self, candidate: Candidate) -> Doubts:
@@ -33,7 +39,7 @@ class Doubted:
         thin = all_of_them > 0 and there / all_of_them < policy.min_coverage
         words = f"{there} of {all_of_them} pods of {pod.workload} have samples"
         shared = f"{words}: {there / all_of_them:.0%} below {policy.min_coverage:.0%}" if thin else ""
-        found = {}
+        found, gpus = {}, self._gpus(pod, policy, candidate.histories)
         for container in pod.containers:
             history, entry = candidate.histories.get(container.name), policy.container_policy(container)
             if history is None or entry is None:
@@ -41,6 +47,8 @@ class Doubted:
             doubts = [
                 one for one in self._of_container(pod, policy, container, history) if one.resource in entry.controlled
             ]
+            if (unknown := gpus.get(container.name)) is not None:
+                doubts[:0] = (Doubt(unknown[0], r, Effect.HOLD, unknown[1]) for r in RESOURCES if r in entry.controlled)
             if shared:
                 doubts += (
                     Doubt(Reason.LOW_COVERAGE, r, Effect.NO_DOWN, shared) for r in RESOURCES if r in entry.controlled
@@ -62,12 +70,17 @@ class Doubted:
             doubts.append(short)
         if (reset := self._restarts(pod, policy, container)) is not None:
             doubts.append(reset)
+        if (coarse := quality.resolution_doubt(policy.grid, window.rate_window_s)) is not None:
+            doubts.append(coarse)
+        unread = quality.range_words(history.unread_before, history.newest_at, policy.grid)
         partial_s = history.newest_at - history.partial_at
         own_at = own_from(pod, policy)
         moved = self._measurements.moved.get(ContainerRef(pod.namespace, pod.name, container.name))
         for resource in RESOURCES:
             if moved is not None:
                 doubts.append(Doubt(Reason.SOURCE_CHANGED, resource, Effect.NO_DOWN, moved))
+            if history.unread_before and unread:
+                doubts.append(Doubt(Reason.RANGE_TRUNCATED, resource, Effect.NO_DOWN, unread))
             if history.partial_at and partial_s < policy.grid.lookback:
                 words = f"an answer was partial {partial_s} s before the newest sample, within {policy.grid.lookback} s"
                 doubts.append(Doubt(Reason.PARTIAL_RESPONSE, resource, Effect.NO_DOWN, words))
@@ -91,10 +104,27 @@ class Doubted:
             return None
         lived_s = max(1.0, (self._now - since).total_seconds())
         low = min(1.0, count * policy.rate_window.total_seconds() / lived_s)
-        effect = Effect.NO_DOWN if low > MOST_MISSING else Effect.NOTE
         words = f"{count} restarts in {lived_s:.0f} s: {low:.1%} of CPU usage may read too low; allowed are"
         words = f"{words} {MOST_MISSING:.0%}"
-        return Doubt(Reason.COUNTER_RESET, Resource.CPU, effect, words)
+        if low > MOST_MISSING:
+            return Doubt(Reason.COUNTER_RESET_STORM, Resource.CPU, Effect.NO_DOWN, words)
+        return Doubt(Reason.COUNTER_RESET, Resource.CPU, Effect.NOTE, words)
+
+    def _gpus(self, pod: Pod, policy: Policy, histories: Mapping[str, History]) -> dict[str, tuple[Reason, str]]:
+        """Of a pod with GPUs: containers whose recommender reads of GPUs what nobody knows."""
+        reads = policy.recommender.signals & GPU_SIGNALS
+        if not reads:
+            return {}
+        has = {name for name, history in histories.items() if any(map(history.knows, GPU_SIGNALS))}
+        asks = sum(amount for name, amount in pod.scheduling.extended.items() if name.startswith(_GPU_RESOURCES))
+        if not has and asks and self._gpus_unattributed:
+            words = f"the pod asks for {asks} GPUs or parts of one, and no series of a GPU names it"
+            return dict.fromkeys(histories, (Reason.GPU_UNATTRIBUTED, words))
+        if Signal.GPU_UTILISATION not in reads:
+            return {}
+        words = "there are no samples of how busy its part of a GPU is"
+        unknown = [name for name in has if not histories[name].knows(Signal.GPU_UTILISATION)]
+        return dict.fromkeys(unknown, (Reason.GPU_UTILIZATION_UNKNOWN, words))
 
     def _pods_measured(self, pod: Pod, policy: Policy) -> tuple[int, int]:
         """Of how many running pods of the workload, under this policy, usage is known, and how many there are."""

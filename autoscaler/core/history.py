@@ -38,6 +38,8 @@ class History:
     `folded_until`: end of the newest block in `state`. `newest_at`: end of the newest sample. `failure`: what fold
     raised, if it did; the state is then of no use. `seen`: for which steps there are values; None where that is not
     kept. `partial_at`: the newest instant of an answer that the server said was partial; 0: there has been none.
+    `unread_before`: there are samples of this instant, and nothing older was asked for, as that would have been too
+    much; 0: all of the look-back was asked for, or what there is begins later.
     """
 
     state: Any
@@ -48,6 +50,11 @@ class History:
     failure: str = ""
     seen: Seen | None = None
     partial_at: int = 0
+    unread_before: int = 0
+
+    def knows(self, signal: str) -> bool:
+        """Whether there is a sample of the signal among the recent ones."""
+        return bool(np.isfinite(self.recent.signal(signal)).any())
 
     @property
     def open(self) -> Samples:

@@ -83,6 +83,23 @@ class Trouble(Worded):
         "Usage is read by the labels exported_namespace, exported_pod, exported_container.",
         "Nothing has to be done. With honorLabels: true in the scrape job the plain labels are the pods'.",
     )
+    AMBIGUOUS_SOURCE = (
+        "AmbiguousSource",
+        "Several scrape jobs or endpoints have some containers. As far as they agree the greatest counts, once; a "
+        "container of which they differ by over a tenth is held, by the reason of this name.",
+        "Nothing has to be done. prometheus.layout.matchers chooses one.",
+    )
+    DUPLICATE_SERIES = (
+        "DuplicateSeries",
+        "Prometheus has some containers several times, as a pair of servers makes them. As far as copies agree the "
+        "greatest counts, once; a container of which they differ by over a tenth is held, by the reason of this name.",
+        "Nothing has to be done. prometheus.layout.matchers chooses one.",
+    )
+    SENTINEL_SAMPLES = (
+        "SentinelSamples",
+        "Some samples of GPUs are numbers by which DCGM says that it has none: they are left out, and counted.",
+        "See dcgm-exporter's log for fields that the card or the driver does not have.",
+    )
     HISTORY_LIMITED_TO_LIVE_PODS = (
         "HistoryLimitedToLivePods",
         "There is no kube_pod_owner: nothing in Prometheus says which earlier pods were of a workload. The history of "

@@ -52,7 +52,12 @@ EFFECTS: Mapping[Reason, Effect] = MappingProxyType(
         Reason.PARTIAL_RESPONSE: Effect.NO_DOWN,
         Reason.SCRAPE_GAP: Effect.NO_DOWN,
         Reason.SOURCE_CHANGED: Effect.NO_DOWN,
-        Reason.COUNTER_RESET: Effect.NO_DOWN,
+        Reason.RANGE_TRUNCATED: Effect.NO_DOWN,
+        Reason.RESOLUTION_REDUCED: Effect.NO_DOWN,
+        Reason.COUNTER_RESET_STORM: Effect.NO_DOWN,
+        Reason.COUNTER_RESET: Effect.NOTE,
+        Reason.GPU_UNATTRIBUTED: Effect.HOLD,
+        Reason.GPU_UTILIZATION_UNKNOWN: Effect.HOLD,
     }
 )
 """The strongest effect that each reason to doubt a measurement can have."""
@@ -106,6 +111,20 @@ def rate_window_doubt(window: Window, recent: Samples) -> Doubt | None:
         lacking = window.rate_window_s < SCRAPES_IN_A_WINDOW * window.every_s
         words = f"rate window too short ({window.rate_window_s:g} s for {window.every_s} s scrapes)"
     return Doubt(Reason.RATE_WINDOW_TOO_SHORT, Resource.CPU, Effect.HOLD, words) if lacking else None
+
+
+def resolution_doubt(grid: Grid, rate_window_s: float) -> Doubt | None:
+    """Whether rates that are kept once a block leave time out in which CPU may have peaked. Memory keeps its peaks."""
+    if rate_window_s >= grid.block or grid.block == grid.step:
+        return None
+    words = f"rates over {_span(rate_window_s)} are kept every {_span(grid.block)}: peaks in between are not seen"
+    return Doubt(Reason.RESOLUTION_REDUCED, Resource.CPU, Effect.NO_DOWN, words)
+
+
+def range_words(unread_before: int, newest_at: int, grid: Grid) -> str:
+    """How much of the look-back was read, where it is not all; empty: as far as it reaches now it was."""
+    read_s = newest_at - unread_before
+    return f"{_span(read_s)} of {_span(grid.lookback)} were read" if read_s < grid.lookback else ""
 
 
 def gaps(seen: Seen, resource: Resource, first_at: int, window: Window) -> list[Doubt]:

@@ -300,7 +300,12 @@ class Reason(Worded):
     SCRAPE_GAP = measured.SCRAPE_GAP
     RATE_WINDOW_TOO_SHORT = measured.RATE_WINDOW_TOO_SHORT
     PARTIAL_RESPONSE = measured.PARTIAL_RESPONSE
+    RANGE_TRUNCATED = measured.RANGE_TRUNCATED
+    RESOLUTION_REDUCED = measured.RESOLUTION_REDUCED
     COUNTER_RESET = measured.COUNTER_RESET
+    COUNTER_RESET_STORM = measured.COUNTER_RESET_STORM
+    GPU_UNATTRIBUTED = measured.GPU_UNATTRIBUTED
+    GPU_UTILIZATION_UNKNOWN = measured.GPU_UTILIZATION_UNKNOWN
 
     # the recommender did not answer
     RECOMMENDER_FAILED = "RecommenderFailed", "The recommender raised an error.", "The detail is its message.", _NOTIFY

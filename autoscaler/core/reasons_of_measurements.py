@@ -78,8 +78,37 @@ PARTIAL_RESPONSE = Wording(
     "The detail has the warning, or how long ago it was: look at the stores behind the server. What was left out is "
     "read again.",
 )
+RANGE_TRUNCATED = Wording(
+    "RangeTruncated",
+    "Not all of metrics.lookback was read: all look-backs would have been more than prometheus.backfillSamples. It may "
+    "get more, but not less, until the look-back has passed.",
+    "Raise prometheus.backfillSamples if Prometheus can bear it, or shorten metrics.lookback; the detail has the "
+    "numbers.",
+)
+RESOLUTION_REDUCED = Wording(
+    "ResolutionReduced",
+    "metrics.lookback is long, so that usage is kept as blocks of five minutes, and metrics.rateWindow is shorter than "
+    "a block: CPU peaks in between are not seen, and CPU is not lowered.",
+    "Raise metrics.rateWindow to the length of a block, or shorten metrics.lookback; the detail has the numbers.",
+)
 COUNTER_RESET = Wording(
     "CounterReset",
+    "The container restarted lately, and its CPU usage reads too low for one metrics.rateWindow: it is said, and keeps "
+    "nothing.",
+    "Look into the container's log for why it restarted.",
+)
+COUNTER_RESET_STORM = Wording(
+    "CounterResetStorm",
     "The container restarts so often that over a tenth of its CPU usage reads too low: CPU is not lowered.",
     "Look into the container's log.",
+)
+GPU_UNATTRIBUTED = Wording(
+    "GpuUnattributed",
+    "The pod asks for a GPU, its recommender reads what GPUs do, and dcgm-exporter's series of them name no pod.",
+    "Let dcgm-exporter map pods (DCGM_EXPORTER_KUBERNETES=true).",
+)
+GPU_UTILIZATION_UNKNOWN = Wording(
+    "GpuUtilizationUnknown",
+    "The container has a part of a GPU (MIG), its recommender reads how busy that is, and there is no such series.",
+    "Let dcgm-exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
 )

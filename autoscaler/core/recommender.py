@@ -70,6 +70,9 @@ class Signal(StrEnum):
 PEAKS: frozenset[str] = frozenset({Signal.MEMORY_PEAK, Signal.GPU_MEMORY, Signal.GPU_MEMORY_FILLED})
 """The signals of which a block has the maximum."""
 
+GPU_SIGNALS: frozenset[str] = frozenset({Signal.GPU_MEMORY, Signal.GPU_MEMORY_FILLED, Signal.GPU_UTILISATION})
+"""The signals of GPUs."""
+
 _NO_SIGNALS: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
 
 

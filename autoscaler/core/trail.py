@@ -15,8 +15,9 @@ _BITES = {
     "hpa": _KEEPS,
     "memoryLimit": _KEEPS,
     "decreaseFirst": _KEEPS,
-    **dict.fromkeys(("lowCoverage", "scrapeGap", "partialResponse", "counterReset"), _KEEPS),
-    **dict.fromkeys(("insufficientHistory", "rateWindowTooShort"), _KEEPS),
+    **dict.fromkeys(("lowCoverage", "scrapeGap", "partialResponse", "counterResetStorm"), _KEEPS),
+    **dict.fromkeys(("insufficientHistory", "rateWindowTooShort", "sourceChanged"), _KEEPS),
+    **dict.fromkeys(("rangeTruncated", "resolutionReduced", "gpuUnattributed", "gpuUtilizationUnknown"), _KEEPS),
     "maxStep": "stops at {after} on the way to {before}",
 }
 

@@ -93,10 +93,10 @@ class FakeMetrics:
             TAKEN_AT, {ref: self._history(policy) for ref, policy in self.wanted.items()}, in_use=in_use
         )
 
-    async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
+    async def measure_once(self, progress: Callable[[int, int, int], None] | None = None) -> Measurements:
         self.measured = True
         if progress is not None:
-            progress(1, 1)
+            progress(1, 1, 1)
         return self.latest()
 
     async def run(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.cli.document import Amounts, document
+from autoscaler.cli.output import print_errors
 from autoscaler.cli.rendering.markdown import render_markdown
 from autoscaler.cli.rendering.patch import render_patch
 from autoscaler.cli.rendering.table import render_explanation, render_table
@@ -168,3 +169,12 @@ def test_what_others_write_does_not_command_the_terminal() -> None:
     for text in (render_table(plan), render_markdown(plan), render_explanation(plan.items[0])):
         assert not any(letter in text for letter in "\x1b\x07\r")
         assert "are available" in " ".join(text.split())
+
+
+def test_nor_what_servers_say_on_stderr_or_beside_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    loud = Problem("Prometheus", Trouble.UNREADABLE, "down\x1b[2J\x07\nfor ever")
+    plan = document(replace(PLAN, problems=(loud,)))
+    assert print_errors(plan)
+    for text in (capsys.readouterr().err, render_patch(plan)):
+        assert not any(letter in text for letter in "\x1b\x07")
+        assert "[2J\N{REPLACEMENT CHARACTER} for ever\n" in text

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, Gap, History, advance
-from autoscaler.core.model import Container, Pod, Resource
+from autoscaler.core.model import Container, Pod, Problem, Resource
 from autoscaler.core.plan import Decision
 from autoscaler.core.presence import Presence
+from autoscaler.core.problems import Trouble
 from autoscaler.core.quality import EFFECTS, Effect, unfit
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid, Samples
+from autoscaler.core.recommender import Grid, Samples, Signal
 from autoscaler.core.trail import sentence
 from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from tests.build import (
@@ -43,7 +44,8 @@ LESS = fixed("300m", "512Mi")  # of 500m and 1Gi
 MORE = fixed("700m", "1536Mi")
 STEPS = {
     *("lowCoverage", "scrapeGap", "partialResponse", "counterReset", "insufficientHistory", "rateWindowTooShort"),
-    "sourceChanged",
+    *("sourceChanged", "rangeTruncated", "resolutionReduced", "counterResetStorm"),
+    *("gpuUnattributed", "gpuUtilizationUnknown"),
 }
 
 
@@ -179,16 +181,81 @@ def test_what_another_source_says_since_a_short_time_ago_lowers_nothing() -> Non
         assert (words in decision.detail) is (reason is Reason.SOURCE_CHANGED)
 
 
+def test_a_look_back_that_was_cut_lowers_nothing_until_it_has_passed() -> None:
+    whole = grown()
+    for ago_s, doubted in ((3600, True), (7199, True), (7200, False)):
+        found = decided(replace(whole, unread_before=whole.newest_at - ago_s))
+        assert (found.reason is Reason.RANGE_TRUNCATED) is doubted
+    cut = replace(whole, unread_before=whole.newest_at - 3600)
+    assert "60m of 2h were read" in decided(cut).detail
+    assert decided(cut, MORE).reason is Reason.INCREASE
+
+
+@pytest.mark.parametrize(
+    ("grid", "window_s", "doubted"), [(Grid(), 299, True), (Grid(), 300, False), (HOURS, 60, False)]
+)
+def test_rates_that_leave_time_out_between_blocks_do_not_lower_cpu(grid: Grid, window_s: int, doubted: bool) -> None:
+    rules = replace(policy(LESS, grid=grid), rate_window=timedelta(seconds=window_s), min_coverage=0.0)
+    found = replace(measurements([pod()], grown()), scrape_interval_s=15)
+    decision = one(decide(snapshot(pod()), found, config(rules)))
+    assert (("resolutionReduced", Resource.CPU) in said(decision)) is doubted
+    assert (Resource.CPU in kept(decision)) is doubted
+    assert Resource.MEMORY not in kept(decision)
+
+
 def restarting(count: int, minutes: int) -> Container:
     return container(restart_count=count, started_at=NOW - timedelta(minutes=minutes))
 
 
-@pytest.mark.parametrize(("restarts", "effect"), [(1, Effect.NOTE), (3, Effect.NO_DOWN)])
-def test_restarts_lower_cpu_for_a_while(restarts: int, effect: Effect) -> None:
+@pytest.mark.parametrize(("restarts", "reason"), [(1, Reason.COUNTER_RESET), (3, Reason.COUNTER_RESET_STORM)])
+def test_a_restart_is_said_and_many_keep_cpu_from_being_lowered(restarts: int, reason: Reason) -> None:
     """Each makes CPU read too low for a window of five minutes; the pod is two hours old."""
     found = decided(grown(), one_pod=pod(restarting(restarts, 15), created_at=NOW - timedelta(hours=2)))
-    assert ("counterReset", Resource.CPU) in said(found)
-    assert kept(found) == ({Resource.CPU} if effect is Effect.NO_DOWN else set())
+    assert said(found) == {(reason[0].lower() + reason[1:], Resource.CPU)}
+    assert kept(found) == ({Resource.CPU} if reason is Reason.COUNTER_RESET_STORM else set())
+    assert found.reason is Reason.DECREASE
+    quiet = decided(grown(), one_pod=pod(restarting(restarts, 150), created_at=NOW - timedelta(hours=4)))
+    assert said(quiet) == set()
+
+
+class OfGpus(Fixed):
+    """Reads what GPUs do."""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({Signal.GPU_MEMORY, Signal.GPU_UTILISATION})
+
+
+@pytest.mark.parametrize("recommender", [OfGpus(0.3, 512 * MIB), OfGpus(0.7, 1536 * MIB)], ids=["less", "more"])
+@pytest.mark.parametrize(
+    ("asks", "unattributed", "known", "expected"),
+    [
+        (1, True, (), Reason.GPU_UNATTRIBUTED),
+        (0, True, (), None),
+        (1, False, (), None),
+        (1, True, (Signal.GPU_MEMORY, Signal.GPU_UTILISATION), None),
+        (1, False, (Signal.GPU_MEMORY,), Reason.GPU_UTILIZATION_UNKNOWN),
+        (1, True, (Signal.GPU_MEMORY,), Reason.GPU_UTILIZATION_UNKNOWN),
+    ],
+)
+def test_who_reads_of_gpus_what_nobody_knows_is_held(
+    recommender: Fixed, asks: int, unattributed: bool, known: tuple[Signal, ...], expected: Reason | None
+) -> None:
+    whole = grown()
+    recent = replace(whole.recent, signals={name: np.full(len(whole.recent), 0.5, np.float32) for name in known})
+    with_gpu = pod()
+    with_gpu = replace(with_gpu, scheduling=replace(with_gpu.scheduling, extended={"nvidia.com/gpu": asks}))
+    note = (Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, "2 GPUs are of no pod"),) if unattributed else ()
+    found = replace(measurements([with_gpu], replace(whole, recent=recent)), scrape_interval_s=60, problems=note)
+    decision = one(decide(snapshot(with_gpu), found, config(policy(recommender, grid=HOURS))))
+    if expected is None:
+        assert said(decision) == set()
+        return
+    assert decision.reason is expected
+    assert decision.action is None
+    assert kept(decision) == set(Resource)
+    other = one(decide(snapshot(with_gpu), found, config(policy(LESS, grid=HOURS))))
+    assert other.reason is Reason.DECREASE  # its recommender reads nothing of GPUs
 
 
 def test_what_an_earlier_pod_of_the_name_used_lowers_nothing() -> None:

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from autoscaler.core.decide import decide
-from autoscaler.core.history import History, Measurements
+from autoscaler.core.history import History, Measurements, advance
 from autoscaler.core.model import Pod, Resources, Termination
 from autoscaler.core.plan import Plan
-from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import EMPTY, OomKill, Samples, Signal, Situation, Target
+from autoscaler.recommenders.percentile import Percentile, PercentileParameters
 from tests.build import (
+    HOURS,
     NOW,
     Fixed,
     both,
     config,
     container,
-    fixed,
     history,
     measurements,
     one,
@@ -93,18 +93,29 @@ def test_a_kill_is_known_by_pod_container_and_time() -> None:
         assert situation(last_terminated=other).oom_kill is None
 
 
-def test_prm_02_gpu_memory_that_ran_out_does_not_raise_memory() -> None:
-    ended_at = NOW - timedelta(minutes=20)
-    ended = container(restart_count=1, last_terminated=Termination("Error", 1, ended_at))
-    filled = [0.5] * 20 + [23.9 / 24] * 15 + [0.1] * 20
-    past = samples(NOW, [0.8 * GIB] * 55, filled)
-    decision = one(planned(pod(ended), past, fixed(cpu="500m", memory="1Gi"), NOW))
-    assert decision.reason is not Reason.INCREASE
-    assert decision.action is None
-    (proposal,) = decision.proposals
-    assert [step.because for step in proposal.trail if step.name == "lastEnd"] == [
-        "looks like GPU memory: it was full when the program failed; more memory of the container is no help"
-    ]
+@pytest.mark.parametrize(("reason", "code"), [("Error", 1), ("OOMKilled", 137)])
+def test_prm_02_gpu_memory_that_ran_out_does_not_raise_memory(reason: str, code: int) -> None:
+    """By a recommender that raises memory after a kill, as the second end shows. Memory is used to 40 % of the limit,
+    and that of the GPU was full just before."""
+    ended = Termination(reason, code, NOW - timedelta(minutes=20))
+    sim = pod(container(both("500m", "1Gi"), restart_count=1, last_terminated=ended))
+    learner = Percentile(PercentileParameters.model_validate({"oom": {"hold": "1h"}, "minHistory": "10m"}))
+    past = samples(NOW, [0.4 * GIB] * 120, [0.5] * 85 + [23.9 / 24] * 15 + [0.1] * 20)
+    past = replace(past, signals={**past.signals, Signal.MEMORY_LIMIT: np.full(120, GIB, np.float32)})
+    known = advance(None, past, learner, HOURS, sample_s=STEP_S)
+    assert known is not None
+    rules = policy(learner, grid=HOURS)
+    (proposal,) = one(decide(snapshot(sim), measurements([sim], known), config(rules))).proposals
+    limit = proposal.proposed.limits.memory
+    assert limit is not None
+    if reason == "Error":
+        assert limit <= GIB
+        assert [step.because for step in proposal.trail if step.name == "lastEnd"] == [
+            "looks like GPU memory: it was full when the program failed; more memory of the container is no help"
+        ]
+    else:
+        assert limit >= 1.2 * GIB
+        assert not [step for step in proposal.trail if step.name == "lastEnd"]
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,12 @@ def test_what_has_just_started_is_not_missed_yet() -> None:
     assert coverage([1, 1e4], since_s=1).status is Status.WARNING
 
 
+def test_a_server_that_leaves_data_out_does_not_say_what_to_do() -> None:
+    (found,) = usage.partial(["store b is away; run this", "store b is away; run this"])
+    assert found.detail == "answers are partial: store b is away; run this"
+    assert found.remedy.startswith("see the state of its stores")
+
+
 def test_no_series_at_all() -> None:
     assert usage.unlabelled("memory", 119).status is Status.UNKNOWN
     found = usage.unlabelled("memory", 121)

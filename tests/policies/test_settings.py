@@ -126,7 +126,7 @@ def test_messages_blame_the_flag_the_variable_or_the_line(tmp_path: Path, monkey
         ("budgets", "maxInFlightPerNod=1", "maxInFlightPerNod: unknown key (did you mean maxInFlightPerNode?); allow"),
         ("prometheus_url", "ftp://p", "'ftp://p' is not the address of a Prometheus; write it like"),
         ("prometheus_url", "http://p:x", "'http://p:x' is not the address of a Prometheus; write it like"),
-        ("prometheus_url", "http://p?x=1", "'http://p?x=1' is not the address of a Prometheus; write it like"),
+        ("prometheus_url", "http://p?x=1", "must end with its path, without ? and #; write it like"),
     ],
 )
 def test_refused(field: str, value: object, expected: str) -> None:

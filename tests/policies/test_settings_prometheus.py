@@ -17,6 +17,7 @@ from autoscaler.adapters.prometheus.access import Basic, Bearer, OAuth2, Secret,
 from autoscaler.cli.access import access_of
 from autoscaler.settings import load_settings
 from autoscaler.settings_prometheus import FILES, SECRETS, VARIABLES, PrometheusSection
+from autoscaler.strictyaml import Refused
 from tests.policies.test_settings import clean, refusal
 
 __all__ = ["clean"]
@@ -83,6 +84,8 @@ def test_variables_complete_a_file_and_the_flag_wins(file: Path, monkeypatch: py
     assert access.auth == Basic(username, Secret(f"{PREFIX}PASSWORD", value=SECRET))
     assert SECRET not in repr(access)
     assert load_settings(config=file).prometheus.timeout == timedelta(seconds=5)
+    monkeypatch.setenv(f"{PREFIX}BACKFILL_SAMPLES", "2000000")
+    assert load_settings(config=file).prometheus.backfill_samples == 2_000_000
 
 
 def test_a_bearer_token_by_variables_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +160,11 @@ def test_secrets_in_a_wrong_place_are_refused_and_not_shown(file: Path, values: 
         ),
         (
             {},
+            {"BACKFILL_SAMPLES": "1e9"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_BACKFILL_SAMPLES: must be a whole number from 1000000 on, like 100000000",
+        ),
+        (
+            {},
             {"TIMEOUT": "10ms"},
             "BRIDGE_AUTOSCALER_PROMETHEUS_TIMEOUT: must be between 1s and 5m",
         ),
@@ -190,6 +198,46 @@ def test_secrets_in_a_wrong_place_are_refused_and_not_shown(file: Path, values: 
             {},
             {"OAUTH2_TOKEN_URL": "login", "OAUTH2_CLIENT_ID": "c", "OAUTH2_CLIENT_SECRET": SECRET},
             "BRIDGE_AUTOSCALER_PROMETHEUS_OAUTH2_TOKEN_URL: 'login' is not an address; write it like https://login",
+        ),
+        (
+            {},
+            {"URL": f"http://p/?token={SECRET}"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_URL: must end with its path, without ? and #; write it like http://prom",
+        ),
+        (
+            {},
+            {"OAUTH2_TOKEN_URL": f"//t?{SECRET}", "OAUTH2_CLIENT_ID": "c", "OAUTH2_CLIENT_SECRET": SECRET},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_OAUTH2_TOKEN_URL: '//t' is not an address; write it like https://login",
+        ),
+        (
+            {},
+            {"OAUTH2_TOKEN_URL": "http://t", "OAUTH2_CLIENT_ID": " ", "OAUTH2_CLIENT_SECRET": SECRET},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_OAUTH2_CLIENT_ID: is empty, or holds a line break or another control",
+        ),
+        (
+            {},
+            {"USERNAME": "ann\n", "PASSWORD": SECRET},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_USERNAME: is empty, or holds a line break or another control character",
+        ),
+        (
+            {},
+            {"SIGV4_REGION": "eu central 1"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_SIGV4_REGION: is letters, digits and hyphens, like eu-central-1",
+        ),
+        (
+            {},
+            {"HEADERS": f"X-A: {SECRET}\nX-A: other"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_HEADERS: line 2 gives 'X-A' again; keep one",
+        ),
+        (
+            {},
+            {"HEADERS": f"X-A: b\x0b{SECRET}: c"},
+            "BRIDGE_AUTOSCALER_PROMETHEUS_HEADERS: X-A: cannot stand in a header",
+        ),
+        (
+            {"url": "HTTP://p", "tls": {"caFile": "c"}},
+            {},
+            "{file}:6: spec.prometheus.tls: has no effect on an address that starts with http://; write https:// in ",
         ),
         (
             {},
@@ -263,6 +311,34 @@ def test_what_cannot_be_meant_is_refused_by_name(
     (line,) = refusal(config=write(file, {"url": "http://p", **values}))
     assert line.startswith(expected.format(file=file))
     assert SECRET not in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(" http://p", "http://p ", "http://p/ ", "http://p\n", "http://p\n:9090", "http://p/a\tb", "http://p\\x"),
+        *("http://.p", "http://a..b", f"http://{'a' * 64}.com", "http://a b", "http://*", "http://p,q", "http://[::1"),
+        *("http://p:0", "http://p:99999", "unix:///run/p.sock", "http:///p", "http://p\u200b"),
+    ],
+)
+def test_what_no_address_is_like_is_refused(url: str) -> None:
+    (line,) = refusal({"prometheus_url": url})
+    assert line.startswith(f"--prometheus-url: {url!r} is not the address of a Prometheus; write it like")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://p", "HTTP://P:9090/a/", "http://[::1]:9090", "http://10.0.0.1", "https://a_b.c-d.e.:1", "http://ü.de"],
+)
+def test_addresses_of_all_kinds(url: str) -> None:
+    assert load_settings({"prometheus_url": url}).prometheus.url == url.rstrip("/")
+
+
+@pytest.mark.parametrize("name", ["", " ", ".p", "a..b", "*.p", "p:1", "a b", "x\0y", "a" * 64])
+def test_what_no_host_is_called_is_refused(file: Path, name: str) -> None:
+    config = write(file, {"url": "https://p", "tls": {"serverName": name}})
+    with pytest.raises(Refused, match=r"tls\.serverName: .* is not a name of a host; write it like prom"):
+        load_settings({}, config)
 
 
 def test_a_section_has_no_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

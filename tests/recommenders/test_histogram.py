@@ -42,7 +42,6 @@ with CASES.open(newline="") as _file:
     }
 
 STARTUP = "a larger size while starting is not set in advance: a raise in place follows the usage of the start"
-LIMIT_RANGES = "LimitRanges are left to the server's answer"
 ELSEWHERE = {
     "V080": "a kill counts in the day in which it was, and at the limit of then",
     "V084": "without history there is no answer instead of bounds without end",

@@ -64,6 +64,12 @@ class Process:
         return self._popen.pid
 
     @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime: proc(5)
+
+    @property
     def running(self) -> bool:
         return self._popen.poll() is None
 

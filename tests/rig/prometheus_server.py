@@ -116,6 +116,11 @@ class PrometheusServer:
             answer = json.load(response)
         return [(one["metric"], float(one["value"][1])) for one in answer["data"]["result"]]
 
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of CPU that it has used."""
+        return self._process.cpu_s
+
     def stop(self) -> None:
         self._process.stop()
 

@@ -5,7 +5,8 @@ https://prometheus.io/docs/prometheus/latest/querying/api/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
@@ -19,20 +20,25 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the l
 _OF_QUERIES = ("hang", "broken_off")
 _OF_THE_WAY = (301, 302, 303, 307, 308, 401, 403, 404)  # answers of proxies, and of no query API
 _SHOWN = 120  # letters of a query: what it is about, less the names of pods
+_MOST_WORDS = 500  # letters of an error
+_MOST_WARNINGS = 20
+_TYPES = ("matrix", "vector", "scalar", "string")
 
 
 class MetricsError(Exception):
     """A query that was not answered. `status`: the HTTP status, None if there was no answer.
 
     `error_type`: Prometheus' own word (`bad_data`, `execution`, `timeout`, …), or one of ours: `connection`, `hang`,
-    `broken_off`, `too_large`, `tls`, `html`, `not_json`, `empty`. `text`: what is to be said, without the address.
+    `broken_off`, `not_http`, `too_large`, `tls`, `html`, `not_json`, `empty`. `text`: what is to be said, without
+    the address. `pause_s`: for how long the server wants not to be asked again.
     """
 
-    def __init__(self, status: int | None, error_type: str, text: str) -> None:
+    def __init__(self, status: int | None, error_type: str, text: str, pause_s: float = 0.0) -> None:
         super().__init__(status, error_type, text)
         self.status = status
         self.error_type = error_type
         self.text = text
+        self.pause_s = pause_s
 
     def __str__(self) -> str:
         return self.text
@@ -45,7 +51,8 @@ class MetricsError(Exception):
         words = " ".join(query.split())
         shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
         what, semicolon, remedy = self.text.partition("; ")
-        return MetricsError(self.status, self.error_type, f"{what} (query: {shown}){semicolon}{remedy}")
+        text = f"{what} (query: {shown}){semicolon}{remedy}"
+        return MetricsError(self.status, self.error_type, text, self.pause_s)
 
     @property
     def passing(self) -> bool:
@@ -95,6 +102,7 @@ class _Envelope(msgspec.Struct, rename="camel"):
     error_type: str = ""
     error: str = ""
     warnings: list[str] | None = None
+    is_partial: bool | None = None  # of VictoriaMetrics' cluster, which warns of nothing
 
 
 class _Data(msgspec.Struct, rename="camel"):
@@ -116,18 +124,43 @@ _PAIR = msgspec.json.Decoder(tuple[float, float], strict=False)
 _PAIRS = msgspec.json.Decoder(list[tuple[float, float]], strict=False)
 
 
-def decoded(status: int, body: bytes) -> Answer[list[Series]] | None:
-    """The answer in a body; None if it is not Prometheus' JSON. Raises `MetricsError` for a query that was refused."""
+def foreign(text: str, most: int) -> str:
+    """A server's text on one line, without what would command a terminal; and without "; ", after which messages have
+    what to do: that is never a server's to say."""
+    letters = (letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split()))
+    return "".join(letters).replace("; ", ", ")[:most]
+
+
+Shown = Callable[[str, int], str]
+"""A server's text as it may be shown, of so many letters at most."""
+
+
+def weight(body: bytes) -> int:
+    """About how many bytes of memory the parts of a body take: a few bytes of text are a series or a sample."""
+    return 350 * body.count(b"{") + 150 * body.count(b"[") + 45 * body.count(b'"')
+
+
+def decoded(status: int, body: bytes, shown: Shown = foreign, *, ranged: bool = False) -> Answer[list[Series]] | None:
+    """The answer in a body; None if it is not Prometheus' JSON. `ranged`: a range was asked for.
+
+    Raises `MetricsError` for a query that was refused, and for an answer that Prometheus never gives.
+    """
     try:
         envelope = _ENVELOPE.decode(body)
     except _UNREADABLE:
         return None
     if status != 200 or envelope.status != "success":
         text = envelope.error.strip() or f"status {envelope.status}"
-        raise MetricsError(status, envelope.error_type, f"refused a query (HTTP {status}): {text[:500]}")
-    missing = tuple(text for text in envelope.warnings or () if not text.startswith("PromQL"))
+        words = shown(text, _MOST_WORDS)
+        raise MetricsError(status, shown(envelope.error_type, _SHOWN), f"refused a query (HTTP {status}): {words}")
+    missing = [text for text in envelope.warnings or () if not text.startswith("PromQL")][:_MOST_WARNINGS]
+    if envelope.is_partial:
+        missing.append("it says that its answer is partial (isPartial)")
     try:
-        return Answer(_series(_DATA.decode(envelope.data)), missing)
+        data = _DATA.decode(envelope.data)
+        if ranged and data.result_type != "matrix":
+            raise msgspec.DecodeError(f"a {_type(data)} for a range")
+        return Answer(_distinct(_series(data)), tuple(shown(text, _MOST_WORDS) for text in missing))
     except _UNREADABLE as error:
         raise MetricsError(status, "not_json", f"sent an answer that is not Prometheus': {error}") from None
 
@@ -141,10 +174,26 @@ def _series(data: _Data) -> list[Series]:
             return [_arrays(s.metric, [_pair(s.value)]) for s in found if isinstance(s.value, msgspec.Raw)]
         case "scalar":
             return [_arrays({}, [_pair(data.result)])]
-    raise msgspec.DecodeError(f"result type {data.result_type[:40]!r}")
+    raise msgspec.DecodeError(f"a {_type(data)}")
+
+
+def _type(data: _Data) -> str:
+    return f"result of type {data.result_type}" if data.result_type in _TYPES else "result of no type that is known"
+
+
+def _distinct(found: list[Series]) -> list[Series]:
+    """None twice: which of them would count?"""
+    if len(found) > 1 and len({frozenset(series.labels.items()) for series in found}) < len(found):
+        raise msgspec.DecodeError("two series with the same labels")
+    return found
 
 
 def _arrays(labels: Mapping[str, str], pairs: list[tuple[float, float]]) -> Series:
+    before = -math.inf
+    for at, _ in pairs:  # quicker than with arrays, as most are short; NaN compares false
+        if not before < at < math.inf:
+            raise msgspec.DecodeError("samples that are not in order of time")
+        before = at
     flat = np.fromiter(chain.from_iterable(pairs), np.float64, 2 * len(pairs))
     return Series(labels, flat[0::2], flat[1::2])
 

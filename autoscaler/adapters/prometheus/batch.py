@@ -28,6 +28,7 @@ from autoscaler.core.recommender import Grid, Recommender, Samples
 from autoscaler.core.units import Bytes
 
 _RESOURCES = frozenset(Resource)
+_MOST_ASIDE = 0.01  # of a step: servers round to milliseconds
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -110,16 +111,18 @@ class Batch:
             if not rows:
                 others += container[:2] not in self._of_pod
                 continue
-            column = np.rint((series.at - span.first) / span.step)
+            place = (series.at - span.first) / span.step
+            column = np.rint(place)
             # NaN compares false
             keep = (series.values >= reading.least) & (series.values <= reading.most)
-            keep &= (column >= 0) & (column < len(span))
+            # between two instants nothing was asked for: of several values there one would hide the others
+            keep &= (column >= 0) & (column < len(span)) & (np.abs(place - column) <= _MOST_ASIDE)
             columns, values = column[keep].astype(np.intp), series.values[keep].astype(np.float32)
             if reading.share:
                 values = np.minimum(values, np.float32(1))
             for row in rows:
                 # several series of one container are a policy's query that does not say which of them counts
-                table[row, columns] = np.fmax(table[row, columns], values) if reading.own else values
+                table[row, columns] = np.fmax(table[row, columns], values)
         return others
 
     def fold(self) -> dict[ContainerRef, History | None]:

@@ -10,7 +10,7 @@ import requests
 from requests.auth import AuthBase
 
 from autoscaler.adapters.prometheus.access import Access, Basic, Bearer, OAuth2, SigV4
-from autoscaler.adapters.prometheus.secrets import hide, in_a_header, read
+from autoscaler.adapters.prometheus.secrets import hide, in_a_header, in_basic, token
 
 TENANT_HEADER = "X-Scope-OrgID"
 
@@ -54,8 +54,8 @@ class Credentials(AuthBase):
     def hidden(self, text: str, request: requests.PreparedRequest) -> str:
         """A server's text without what was sent to it to say who asks."""
         value = request.headers.get("Authorization", "").partition(" ")[2]
-        token = request.headers.get("X-Amz-Security-Token", "")
-        return hide(text, value, _password(value), token, *(request.headers[name] for name, _ in self._headers))
+        session = request.headers.get("X-Amz-Security-Token", "")
+        return hide(text, value, _password(value), session, *(request.headers[name] for name, _ in self._headers))
 
     def check(self) -> None:
         """Read the files that the settings name. Raises `MetricsError`."""
@@ -91,7 +91,7 @@ def _scheme(access: Access) -> Scheme:
             # imported here: botocore is an extra, and takes a quarter of a second
             from autoscaler.adapters.prometheus.sigv4 import SigV4Scheme
 
-            return SigV4Scheme(sigv4)
+            return SigV4Scheme(sigv4, access.timeout_s)
 
 
 class _Nobody:
@@ -129,7 +129,7 @@ class _Basic(_FromFiles):
         self._basic = basic
 
     def value(self) -> str:
-        pair = f"{read(self._basic.username)}:{read(self._basic.password)}"
+        pair = f"{in_basic(self._basic.username, ':')}:{in_basic(self._basic.password)}"
         return "Basic " + b64encode(pair.encode()).decode()
 
 
@@ -138,4 +138,4 @@ class _Bearer(_FromFiles):
         self._token = bearer.token
 
     def value(self) -> str:
-        return f"Bearer {in_a_header(self._token)}"
+        return f"Bearer {token(self._token)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,20 +12,22 @@ from autoscaler.adapters.prometheus.tracked import Tracked
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import Problem
 
-Progress = Callable[[int, int], None]
-"""Hears of requests done, and of requests in all."""
+Progress = Callable[[int, int, int], None]
+"""Hears of requests done, of requests in all, and of the samples that these may be answered with."""
 
 _LIVE_INSTANTS = 10
 """That a turn may have missed. With more at once many containers make up for an outage."""
 
 
 class Work(NamedTuple):
-    """A batch with its requests. `since`: how far its members had been measured; None for a back-fill."""
+    """A batch with its requests. `since`: how far its members had been measured; None for a back-fill. `shortened`:
+    whether it is a part of the look-back alone."""
 
     batch: Batch
     chunks: tuple[Chunk, ...]
     tracked: Mapping[ContainerRef, Tracked]
     since: int | None
+    shortened: bool = False
 
     @property
     def is_past(self) -> bool:
@@ -40,14 +42,22 @@ class Cycle:
         self._progress = progress
         self.started_at = started_at
         self.backfill_until = backfill_until  # loop time after which no further back-fill is started
+        self.asked = 0  # queries that every cycle makes
         self.requests = self._finished = 0
+        self.samples = 0  # that the requests may be answered with, of those that are followed
         self.unreachable: list[MetricsError] = []
         self.postponed = False
         self.first_known = False
         self.problems: dict[Problem, None] = {}
         self.faulty: set[str] = set()  # signals whose queries are at fault
 
+    def expect(self, work: Iterable[Work]) -> None:
+        """This is going to be asked for, too."""
+        for item in work:
+            self.requests += len(item.chunks)
+            self.samples += sum(len(chunk.span) for chunk in item.chunks) * len(item.tracked)
+
     def finish(self, requests: int) -> None:
         self._finished += requests
         if self._progress is not None:
-            self._progress(self._finished, self.requests)
+            self._progress(self._finished, self.requests, self.samples)

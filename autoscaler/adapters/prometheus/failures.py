@@ -5,17 +5,28 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
-from http.client import RemoteDisconnected
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from urllib.parse import urlsplit
 
 import requests
-from urllib3.exceptions import DecodeError, ProtocolError, ReadTimeoutError
+from urllib3.exceptions import DecodeError, InvalidHeader, LocationValueError, ProtocolError, ReadTimeoutError
 
 from autoscaler.adapters.prometheus.access import Access, Basic, Bearer, OAuth2, SigV4, Tls
-from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.answers import MetricsError, Shown
 
 CONNECT_TIMEOUT_S = 3.0
 URL_SETTING = "--prometheus-url"
+
+_NO_ADDRESS = (
+    *(requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema, requests.exceptions.InvalidURL),
+    LocationValueError,
+    UnicodeError,  # of a name that IDNA does not know
+)
+_NO_HTTP = (HTTPException, InvalidHeader, requests.exceptions.InvalidHeader)
+_MOST_DIGITS = 9
+_EXCERPT = 80  # letters of what a server says
 
 
 def no_answer(error: Exception, tls: Tls, timeout_s: float, *, url_setting: str = URL_SETTING) -> MetricsError:
@@ -28,19 +39,21 @@ def no_answer(error: Exception, tls: Tls, timeout_s: float, *, url_setting: str 
     for cause in chain:
         if isinstance(cause, ssl.SSLError):
             return MetricsError(None, "tls", _tls(cause, tls, url_setting))
+    if any(isinstance(cause, _NO_ADDRESS) for cause in chain):
+        text = f"is not an address; {url_setting} looks like http://prometheus.monitoring:9090"
+        return MetricsError(None, "address", text)
     match error:
         case requests.ConnectTimeout():
             text = f"cannot be reached: no connection within {CONNECT_TIMEOUT_S:.0f} s; check {url_setting}"
             return MetricsError(None, "connection", text)
         case requests.Timeout() | ReadTimeoutError():
             return MetricsError(None, "hang", f"did not answer within {timeout_s:g} s")
-        case (
-            requests.exceptions.InvalidSchema() | requests.exceptions.MissingSchema() | requests.exceptions.InvalidURL()
-        ):
-            text = f"is not an address; {url_setting} looks like http://prometheus.monitoring:9090"
-            return MetricsError(None, "address", text)
         case ProtocolError() | DecodeError():
             return MetricsError(None, "broken_off", "broke off in the middle of an answer")
+    spoken = next((cause for cause in chain if isinstance(cause, _NO_HTTP)), None)
+    if spoken is not None and not isinstance(spoken, RemoteDisconnected | IncompleteRead):
+        text = f"does not speak HTTP/1.1 ({type(spoken).__name__}); check {url_setting}: not the port of gRPC"
+        return MetricsError(None, "not_http", text)
     text = f"cannot be reached: {_word(error)}; check {url_setting}, http or https, and that it runs"
     return MetricsError(None, "connection", text)
 
@@ -102,14 +115,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = inner or cause.__cause__ or cause.__context__
 
 
-def not_prometheus(response: requests.Response, body: bytes, access: Access) -> MetricsError:
+def not_prometheus(response: requests.Response, body: bytes, access: Access, shown: Shown) -> MetricsError:
     """The failure that a response stands for which holds no answer."""
     status = response.status_code
+    said = "an HTML page" if body.lstrip()[:1] == b"<" else shown(body.decode(errors="replace"), _EXCERPT)
     start = body[:200].lstrip().lower()
     html = start.startswith((b"<!doctype html", b"<html")) or "html" in response.headers.get("content-type", "")
     kind = "html" if html else "not_json" if body.strip() else "empty"
     if 300 <= status < 400:
-        to = _site(response.headers.get("location", ""))
+        to = shown(_site(response.headers.get("location", "")), _EXCERPT)
         text = f"redirects to {to} (HTTP {status}): a login page, or --prometheus-url has a wrong scheme or path"
     elif status in (401, 403):
         text = f"refuses access (HTTP {status}): {_who(status, body, access)}"
@@ -120,15 +134,13 @@ def not_prometheus(response: requests.Response, body: bytes, access: Access) -> 
     elif status == 404:
         text = "has no query API (HTTP 404): --prometheus-url has a wrong path (some servers need /prometheus)"
     elif status in (429, 500, 502, 503, 504):
-        text = f"fails with HTTP {status}: {_excerpt(body) or response.reason or 'no explanation'}"
+        text = f"fails with HTTP {status}: {said or shown(response.reason or '', _EXCERPT) or 'no explanation'}"
     elif html:
         text = f"answered with an HTML page (HTTP {status}): not Prometheus, or a login page; check --prometheus-url"
     elif kind == "empty":
         text = f"sent an empty answer (HTTP {status}): it does not seem to be Prometheus; check --prometheus-url"
     else:
-        text = (
-            f"sent something that is not Prometheus' JSON (HTTP {status}): {_excerpt(body)!r}; check --prometheus-url"
-        )
+        text = f"sent something that is not Prometheus' JSON (HTTP {status}): {said!r}; check --prometheus-url"
     return MetricsError(status, kind, text)
 
 
@@ -136,6 +148,8 @@ def _who(status: int, body: bytes, access: Access) -> str:
     """Why somebody may not ask, and which setting says who asks."""
     if b"no org id" in body:
         return "no org id: it serves several tenants; set prometheus.tenant to the one to ask for"
+    if isinstance(access.auth, SigV4) and any(word in body for word in _CLOCKS_DIFFER):
+        return "its clock and this one differ by more than signatures allow; set both by NTP"
     if access.auth is None:
         also = "" if not access.headers else ", or correct prometheus.headers"
         return f"it wants credentials; set prometheus.auth{also}"
@@ -145,7 +159,7 @@ def _who(status: int, body: bytes, access: Access) -> str:
         case Bearer(token):
             how = f"prometheus.auth.bearer (from {token.setting})"
         case OAuth2(token_url, client_id):
-            how = f"the token of prometheus.auth.oauth2 (client {client_id} at {token_url})"
+            how = f"the token of prometheus.auth.oauth2 (client {client_id} at {without_query(token_url)})"
         case SigV4(region, service):
             how = f"prometheus.auth.sigv4 (region {region}, service {service})"
     if status == 401:
@@ -154,15 +168,27 @@ def _who(status: int, body: bytes, access: Access) -> str:
     return f"whom {how} stands for may not query{tenant}"
 
 
+_CLOCKS_DIFFER = (b"ignature expired", b"ignature not yet current", b"RequestTimeTooSkewed")  # words of AWS
+
+
+def pause_s(retry_after: str) -> float:
+    """The seconds that this header asks for, or those until its date. RFC 9110, section 10.2.3. 0 for anything else."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:_MOST_DIGITS])
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def without_query(url: str) -> str:
+    """An address as it may be shown: some put keys into the rest."""
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
 def _site(location: str) -> str:
     with suppress(ValueError):  # foreign text need not be an address
         target = urlsplit(location)
         if target.hostname:
             return f"{target.scheme}://{target.hostname}"
     return "another page"
-
-
-def _excerpt(body: bytes) -> str:
-    if body.lstrip()[:1] == b"<":
-        return "an HTML page"
-    return " ".join(body[:200].decode("utf-8", "replace").split())[:80]

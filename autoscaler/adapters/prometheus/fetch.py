@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from autoscaler.adapters.prometheus import ranges
-from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus import queries, ranges
+from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk
+from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
+
+_MOST_GROWTH = 10  # of the series that a query of a policy's finds, from one time to the next
+
+
+class _TooMany(MetricsError):
+    """A policy's query finds more series than may be answered with."""
 
 
 class Fetcher:
@@ -14,6 +21,7 @@ class Fetcher:
 
     def __init__(self, api: PrometheusApi) -> None:
         self._api = api
+        self._series: dict[str, int] = {}  # that signals of policies' own were answered with, by name
         self.most_points = ranges.MOST_POINTS
 
     def dare(self) -> None:
@@ -26,6 +34,7 @@ class Fetcher:
         Raises `MetricsError`.
         """
         query = batch.query(chunk)
+        ask = self._own if chunk.reading.own else self._planned
         missing: tuple[str, ...] = ()
         spans = [chunk.span]
         while spans:
@@ -33,14 +42,37 @@ class Fetcher:
             points = len(span) * len(batch.members)
             if len(span) == 1 or points <= self.most_points:
                 try:
-                    answer = retried(self._api.range, query, span)
+                    answer = ask(chunk.reading.name, query, span)
                 except MetricsError as error:
                     if len(span) == 1 or not error.too_much:
                         raise
-                    self.most_points = min(self.most_points, points // 2)  # another thread may know better
+                    if not isinstance(error, _TooMany):
+                        self.most_points = min(self.most_points, points // 2)  # another thread may know better
                 else:
                     self._api.traffic.passed_over(batch.fill(chunk, answer.result))
                     missing += answer.missing
                     continue
             spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
         return missing
+
+    def _planned(self, name: str, query: str, span: Span) -> Answer[list[Series]]:
+        return retried(self._api.range, query, span)
+
+    def _own(self, name: str, query: str, span: Span) -> Answer[list[Series]]:
+        """A policy's query, which may find any number of series: the server is told how many may be answered with,
+        as long as it is not known that there are far fewer."""
+        known = self._series.get(name, 0)
+        if known and _MOST_GROWTH * known * len(span) <= ranges.MOST_POINTS:
+            answer = retried(self._api.range, query, span)
+        else:
+            answer = retried(self._api.range, queries.at_most(query, ranges.MOST_POINTS // len(span)), span)
+            for series in answer.result:
+                if not series.labels and len(series.values):
+                    raise _TooMany(
+                        200,
+                        "too_large",
+                        f"finds {series.values.max():,.0f} series, and {ranges.MOST_POINTS:,} samples are read at once "
+                        "at most; let the query select less, with $namespace and $pod, or add up",
+                    )
+        self._series[name] = max(self._series.get(name, 0), len(answer.result))
+        return answer

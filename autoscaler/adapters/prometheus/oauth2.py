@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from base64 import b64encode
@@ -13,8 +14,8 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from autoscaler.adapters.prometheus.access import Access, OAuth2, Tls
-from autoscaler.adapters.prometheus.answers import MetricsError
-from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer
+from autoscaler.adapters.prometheus.answers import MetricsError, foreign
+from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, without_query
 from autoscaler.adapters.prometheus.secrets import hide, read, sendable
 from autoscaler.adapters.prometheus.transport import Session
 
@@ -64,7 +65,7 @@ class OAuth2Scheme:
                 asked_s = time.monotonic()
                 token = self._fetch()
                 self._token = f"Bearer {token.access_token}"
-                lasts_s = float("inf") if token.expires_in is None else token.expires_in
+                lasts_s = _lasts_s(token)
                 self._until_s = asked_s + lasts_s - min(_LEEWAY_S, _LEEWAY_SHARE * lasts_s)
             request.headers["Authorization"] = self._token
 
@@ -94,7 +95,7 @@ class OAuth2Scheme:
             if status not in (400, 401):
                 break
         pair = b64encode(f"{quote_plus(self._oauth2.client_id)}:{quote_plus(secret)}".encode()).decode()
-        reason = hide(_reason(content), secret, quote_plus(secret), pair)[:_MOST_WORDS]
+        reason = foreign(hide(_reason(content), secret, quote_plus(secret), pair), _MOST_WORDS)
         remedy = "check clientId and the client secret" if reason else "check tokenUrl"
         raise self._failed(f"the token server refuses (HTTP {status}){reason}; {remedy}")
 
@@ -138,7 +139,12 @@ class OAuth2Scheme:
         return MetricsError(None, "credentials", self._said(why))
 
     def _said(self, why: str) -> str:
-        return f"is not asked: {_SETTING} ({self._oauth2.token_url}): {why}"
+        return f"is not asked: {_SETTING} ({without_query(self._oauth2.token_url)}): {why}"
+
+
+def _lasts_s(token: _Token) -> float:
+    """For how long a token lasts; what cannot be right counts as not said: then a refusal ends it."""
+    return token.expires_in if token.expires_in is not None and token.expires_in > 0 else math.inf  # NaN compares false
 
 
 def _reason(content: bytes) -> str:

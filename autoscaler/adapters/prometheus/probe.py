@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+import numpy as np
+
 from autoscaler.adapters.prometheus.answers import Series
 from autoscaler.adapters.prometheus.layout import Layout, whose
 from autoscaler.adapters.prometheus.signals import Reading
@@ -38,7 +40,7 @@ def by_container(answer: Iterable[Series], layout: Layout) -> Mapping[ContainerR
     found = {}
     for series in answer:
         container = ContainerRef(*(series.labels.get(name, "") for name in layout.names))
-        if len(series.values):
+        if len(series.values) and np.isfinite(series.values[-1]):
             found[container] = float(series.values[-1])
     return found
 

@@ -39,9 +39,14 @@ def selector(layout: Layout, namespaces: Collection[str], pods: Collection[str] 
 
 def of_pods(layout: Layout, pods: AbstractSet[PodRef], most_letters: int = ranges.MOST_LETTERS) -> str:
     """The label matchers for these pods; of many, or with more letters in their names, for their whole namespaces."""
+    named = {pod.name for pod in pods} if few(pods, most_letters) else ()
+    return selector(layout, {pod.namespace for pod in pods}, named)
+
+
+def few(pods: AbstractSet[PodRef], most_letters: int = ranges.MOST_LETTERS) -> bool:
+    """Whether a query names these pods."""
     names = {pod.name for pod in pods}
-    few = len(names) <= ranges.MOST_PODS and sum(map(len, names)) <= most_letters
-    return selector(layout, {pod.namespace for pod in pods}, names if few else ())
+    return len(names) <= ranges.MOST_PODS and sum(map(len, names)) <= most_letters
 
 
 def cpu(layout: Layout, matchers: str, rate_window_s: int, least: int = 0) -> str:
@@ -81,10 +86,10 @@ def raw_samples(layout: Layout, labels: Mapping[str, str], range_s: int) -> str:
 
 
 def clusters(layout: Layout, matchers: str) -> str:
-    """How many memory series each pod has now, in each cluster as far as labels tell."""
+    """How many containers each pod has now, in each cluster as far as labels tell."""
     names = layout.names
     by = ", ".join(dict.fromkeys((*layout.cluster_labels, names.namespace, names.pod)))
-    return f"count by ({by}) ({layout.memory}{{{matchers}}})"
+    return f"count by ({by}) (count by ({by}, {names.container}) ({layout.memory}{{{matchers}}}))"
 
 
 def disputed_cores(layout: Layout, matchers: str, window_s: int, least: int) -> str:
@@ -105,6 +110,19 @@ def disputed_bytes(layout: Layout, matchers: str, window_s: int, least: int) -> 
     return _disputed(layout, f"avg_over_time({series}) and count_over_time({series}) >= {least}", "16777216")
 
 
+def copied(layout: Layout, matchers: str, sources: str) -> str:
+    """How many containers are there several times, by what made the copies: `of="sources"` where these labels differ,
+    `of="series"` where any do. Empty where each is there once."""
+    by = _by(layout)
+    each = f"{layout.memory}{{{matchers}}}"
+    counts = (
+        f"count(count by ({by}) (count by ({by}, {sources}) ({each})) > 1)",
+        f"count(count by ({by}) (max without ({_OF_A_CGROUP}) ({each})) > 1)",
+    )
+    named = zip(counts, ("sources", "series"), strict=True)
+    return " or ".join(f'label_replace({count}, "of", "{of}", "", "")' for count, of in named)
+
+
 def moved(layout: Layout, matchers: str, sources: str, before_s: int) -> str:
     """Memory series that come from another source than so long ago, by container and `sources`: labels that say which.
 
@@ -119,6 +137,13 @@ def moved(layout: Layout, matchers: str, sources: str, before_s: int) -> str:
 def owners(layout: Layout) -> str:
     """How many pods kube-state-metrics names the owners of, in this cluster, however it is scraped."""
     return f"count({OWNER}{{{','.join(layout.cluster)}}})"
+
+
+def at_most(query: str, series: int) -> str:
+    """The query where it finds no more than so many series. Where it finds more, their number alone, which is of
+    nothing: the answer is small either way."""
+    # on lines of their own, as a query may end with a comment
+    return f"((\n{query}\n) and on () (count(\n{query}\n) <= {series})) or (count(\n{query}\n) > {series})"
 
 
 def in_cluster(query: str, cluster: Collection[str]) -> str:

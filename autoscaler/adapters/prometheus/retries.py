@@ -13,15 +13,18 @@ T = TypeVar("T")
 
 _RETRIES = 2
 _RETRY_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0  # there is another cycle
 
 
 def retried(function: Callable[..., T], *args: object) -> T:
-    """Call up to three times while the failure may pass. What is too much at once is not repeated as it is."""
+    """Call up to three times while the failure may pass, and no sooner than the server wants. What is too much at once
+    is not repeated as it is."""
     for attempt in range(_RETRIES):
         try:
             return function(*args)
         except MetricsError as error:
-            if not error.passing or error.too_much:
+            if not error.passing or error.too_much or error.pause_s > _LONGEST_PAUSE_S:
                 raise
-        time.sleep(_RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 (jitter, not a secret)
+            wanted_s = error.pause_s
+        time.sleep(max(wanted_s, _RETRY_PAUSE_S * 2**attempt * random.uniform(0.5, 1)))  # noqa: S311 (not a secret)
     return function(*args)

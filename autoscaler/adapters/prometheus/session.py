@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,15 +21,19 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from autoscaler.adapters.prometheus.access import Access
-from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series, decoded
+from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series, decoded, foreign, weight
 from autoscaler.adapters.prometheus.credentials import Credentials
-from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus
+from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus, pause_s
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.adapters.prometheus.transport import Session
 
-_MOST_BYTES = 64 << 20  # many times what a planned request is answered with
+_MOST_BYTES = 16 << 20  # several times what a planned request is answered with
+_MOST_MEMORY = 128 << 20  # of what is read of it, several times as well; four answers are read at once
+_MOST_ERROR_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
+_RANGES = "/query_range"
+_LEAST_S = 0.1
 _LATEST = 253_402_300_800.0  # the year 10000, which no datetime reaches
 
 
@@ -81,7 +85,8 @@ class PrometheusApi:
         """The server's clock, unix seconds. The cheapest question that only Prometheus' API answers."""
         series = self.instant("time()").result
         if len(series) != 1 or not len(series[0].values) or not 0 <= series[0].values[0] < _LATEST:
-            raise MetricsError(200, "not_json", "gave no time for the query time(); it does not seem to be Prometheus")
+            text = "gave no time for the query time(): it does not seem to be Prometheus; check --prometheus-url"
+            raise MetricsError(200, "not_json", text)
         return float(series[0].values[0])
 
     def close(self) -> None:
@@ -124,12 +129,13 @@ class _FormSession:
         self._credentials.close()
 
     def request(self, *, params: Mapping[str, str], timeout: tuple[float, float], **settings: Any) -> _Decoded:
-        deadline = time.monotonic() + timeout[1]
         settings |= {"data": params, "timeout": timeout}
+        began_s = time.monotonic()
         try:
-            response, body = self._exchange(deadline, settings)
+            response, body = self._exchange(settings)
             if response.status_code == 401 and self._credentials.renewed(response.request):
-                response, body = self._exchange(deadline, settings)
+                left_s = max(_LEAST_S, began_s + timeout[1] - time.monotonic())
+                response, body = self._exchange({**settings, "timeout": (timeout[0], left_s)})
             answer = self._answer(response, body)
         except MetricsError as error:
             self._traffic.failed(error)
@@ -137,45 +143,41 @@ class _FormSession:
         self._traffic.answered(answer.result)
         return _Decoded(answer)
 
-    def _exchange(self, deadline: float, settings: Mapping[str, Any]) -> tuple[requests.Response, bytes]:
+    def _exchange(self, settings: Mapping[str, Any]) -> tuple[requests.Response, bytes]:
         self._traffic.sent()
         try:
             with self._session.request(allow_redirects=False, stream=True, **settings) as response:
-                return response, _read(response, deadline)
-        except (requests.RequestException, HTTPError) as error:
+                return response, _read(response)
+        # the last three: what the libraries below let through, of addresses, names and sockets
+        except (requests.RequestException, HTTPError, HTTPException, OSError, ValueError) as error:
             raise no_answer(error, self._access.tls, self._access.timeout_s) from error
 
     def _answer(self, response: requests.Response, body: bytes) -> Answer[list[Series]]:
+        def shown(text: str, most: int) -> str:
+            return foreign(self._credentials.hidden(text, response.request), most)
+
         if response.status_code == 200:
-            with suppress(MetricsError):
-                answer = decoded(200, body)
-                if answer is not None:
-                    return answer
-        failure = self._failure(response, self._without_secrets(body.decode(errors="replace"), response).encode())
-        # once more: JSON may have written a secret in another way
-        raise MetricsError(failure.status, failure.error_type, self._without_secrets(failure.text, response))
-
-    def _failure(self, response: requests.Response, body: bytes) -> MetricsError:
-        if response.status_code not in (401, 403):
-            try:
-                decoded(response.status_code, body)
-            except MetricsError as error:
-                return error
-        return not_prometheus(response, body, self._access)
-
-    def _without_secrets(self, text: str, response: requests.Response) -> str:
-        return self._credentials.hidden(text, response.request)
+            if weight(body) > _MOST_MEMORY:
+                raise MetricsError(200, "too_large", "sent more series and samples than are ever asked for at once")
+            answer = decoded(200, body, shown, ranged=str(response.request.url).endswith(_RANGES))
+            if answer is not None:
+                return answer
+        try:
+            body = body[:_MOST_ERROR_BYTES]
+            if response.status_code not in (200, 401, 403):
+                decoded(response.status_code, body, shown)
+            raise not_prometheus(response, body, self._access, shown)
+        except MetricsError as error:
+            error.pause_s = pause_s(response.headers.get("Retry-After", ""))
+            raise
 
 
-def _read(response: requests.Response, deadline: float) -> bytes:
+def _read(response: requests.Response) -> bytes:
     parts = []
     size = 0
-    # read1 returns what has arrived: one byte at a time would never exceed a timeout, which is for each read
     while part := response.raw.read1(_READ_BYTES, decode_content=True):
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:
             raise MetricsError(response.status_code, "too_large", f"sent more than {_MOST_BYTES >> 20} MiB")
-        if time.monotonic() > deadline:
-            raise MetricsError(None, "hang", "did not finish its answer in time")
     return b"".join(parts)

@@ -1,8 +1,8 @@
 """What is asked for of each container, as PromQL: CPU, memory, and the signals that recommenders declare. Pure text.
 
 Each reading is one query for many containers. What cannot be told from nothing is left out by the query itself, so that
-a back-fill and live samples come to the same: a peak of 0 (kernels before 5.19 have none), pressure of a container that
-has never waited for a CPU (its node counts none: kubelets before 1.36 export zeros then), shares of no CPU limit, a
+a back-fill and live samples come to the same: a peak of 0 (kernels before 5.19 have none), pressure on a node where
+nothing has ever waited for a CPU (it counts none: kubelets before 1.36 export zeros then), shares of no CPU limit, a
 memory limit that is none, and the numbers by which DCGM says that it has none.
 """
 
@@ -21,12 +21,11 @@ from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import PodRef, Resource
 from autoscaler.core.recommender import Signal
 
-GPU = frozenset({Signal.GPU_MEMORY, Signal.GPU_MEMORY_FILLED, Signal.GPU_UTILISATION})
-
 _MIB = 1048576
 _BLANK = 2147483632  # DCGM's least number for "none"; no memory in MiB, and no share, comes near it
 _RESOLUTION = "15s"  # at which an exporter is looked at that samples every 30 s
 _GPU_DEVICE = "UUID, uuid, GPU_I_ID"  # parts of a GPU have its UUID
+_NODE = "node, instance"  # a kubelet is one instance; node is often added
 _CORES = HIGHEST[Resource.CPU] / 1000
 _BYTES = float(HIGHEST[Resource.MEMORY])
 _SHARE = 1.05  # a rate is extrapolated, and may come out above the whole
@@ -145,9 +144,15 @@ def _throttled(layout: Layout, matchers: str, window_s: int) -> str:
 
 
 def _pressure(layout: Layout, metric: str, matchers: str, window_s: int) -> str:
-    by = _by(layout.names)
-    counted = f"max by ({by}) ({layout.cpu_pressure}{{{matchers}}}) > 0"
-    return f"max by ({by}) (rate({metric}{{{matchers}}}[{window_s}s])) and ({counted})"
+    """Not where nothing on the node has ever waited; without labels that tell nodes apart, not where the container has
+    not."""
+    by, cpu = _by(layout.names), layout.cpu_pressure
+    everything = ",".join((*layout.matchers, *layout.cluster))
+    of_node = f"max by ({_NODE}) ({cpu}{{{everything}}}) == 0"
+    without = ",".join(f'{label}=""' for label in _NODE.split(", "))
+    of_container = f"max by ({by}) ({cpu}{{{matchers},{without}}}) == 0"
+    waiting = f"rate({metric}{{{matchers}}}[{window_s}s])"
+    return f"max by ({by}) ({waiting} unless on ({_NODE}) ({of_node}) unless on ({by}) ({of_container}))"
 
 
 def _peak(layout: Layout, matchers: str, step_s: int) -> str:
@@ -182,14 +187,19 @@ def _gpu_utilisation(layout: Layout, matchers: str, window_s: int) -> str:
     return f"max by ({by}) ({engine}) or max by ({by}) ({kernels}) / 100"
 
 
-def gpus_attributed(layout: Layout) -> str:
-    """How many series of GPUs name their pod in the labels of a scrape that does not honour labels."""
-    return f'count({{{_any_gpu(layout)},{EXPORTED.pod}!=""}})'
+def gpus_attributed(layout: Layout, namespaces: Collection[str]) -> str:
+    """How many series of GPUs name a pod of these namespaces in the labels of a scrape that does not honour labels."""
+    return f'count({{{_any_gpu(layout)},{EXPORTED.namespace}=~{queries.one_of(namespaces)},{EXPORTED.pod}!=""}})'
 
 
 def gpus_unattributed(layout: Layout) -> str:
     """How many GPUs, or parts of one, are of no pod."""
     return f'count(count by ({_GPU_DEVICE}, Hostname) ({{{_any_gpu(layout)},{layout.gpu.pod}=""}}))'
+
+
+def gpu_blanks(layout: Layout, window_s: int, every_s: int) -> str:
+    """How many samples of GPUs in so long a time were DCGM's numbers for "none", if scraped so often."""
+    return f"sum_over_time(count({{{_any_gpu(layout)}}} >= {_BLANK})[{window_s}s:{every_s}s])"
 
 
 def _any_gpu(layout: Layout) -> str:

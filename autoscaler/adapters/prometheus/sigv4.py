@@ -10,31 +10,38 @@ import logging
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError
+from botocore.config import Config
 from botocore.session import Session
 
 from autoscaler.adapters.prometheus.access import SigV4
-from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.answers import MetricsError, foreign
+from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S
 
-logging.getLogger("botocore.auth").setLevel(logging.INFO)  # below that it writes down session tokens
+# it writes tracebacks of failures, which are told here, and at a lower level session tokens
+logging.getLogger("botocore").setLevel(logging.ERROR)
 
+_MOST_WORDS = 200
 _SIGNED = ("Content-Type", "X-Scope-OrgID")  # no others: proxies add to them and change them
 
 
 class SigV4Scheme:
     """Signs each request."""
 
-    def __init__(self, sigv4: SigV4) -> None:
+    def __init__(self, sigv4: SigV4, timeout_s: float) -> None:
         self._sigv4 = sigv4
         self._session = Session(profile=sigv4.profile)
+        # of the servers that give credentials: its own patience is five times a minute
+        patience = Config(connect_timeout=CONNECT_TIMEOUT_S, read_timeout=timeout_s, retries={"total_max_attempts": 1})
+        self._session.set_default_client_config(patience)
 
     def authorize(self, request: requests.PreparedRequest) -> None:
         """Add the signature. Raises `MetricsError`."""
         try:
             found = self._session.get_credentials()
             credentials = None if found is None else found.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise _without(f"{type(error).__name__}: {str(error)[:200]}") from None
+        # not those of botocore alone: of files, of programs that give credentials, of what these write
+        except Exception as error:
+            raise _without(foreign(f"{type(error).__name__}: {error}", _MOST_WORDS)) from None
         if credentials is None:
             raise _without("no AWS credentials are found; give the pod a role, or set prometheus.auth.sigv4.profile")
         headers = {name: request.headers[name] for name in _SIGNED if name in request.headers}

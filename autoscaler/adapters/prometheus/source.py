@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -20,23 +19,25 @@ from typing import TypeVar
 from autoscaler.adapters.prometheus import queries, ranges, signals
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
-from autoscaler.adapters.prometheus.batch import Batch, Chunk, Member, newest_memory
+from autoscaler.adapters.prometheus.batch import Chunk, newest_memory
 from autoscaler.adapters.prometheus.cycle import Cycle, Progress, Work
 from autoscaler.adapters.prometheus.fetch import Fetcher
 from autoscaler.adapters.prometheus.layout import ANY, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
+from autoscaler.adapters.prometheus.portions import Portions
+from autoscaler.adapters.prometheus.ranges import MOST_PAST
 from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
-from autoscaler.adapters.prometheus.tracked import NOT_YET, Asked, Key, Tracked
+from autoscaler.adapters.prometheus.tracked import NOT_YET, Key, Tracked
 from autoscaler.adapters.prometheus.traffic import Traffic
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
 from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid
+from autoscaler.core.recommender import GPU_SIGNALS
 
 T = TypeVar("T")
 
@@ -45,13 +46,12 @@ _PAST_QUERIES = 2  # at a time about the past, so that a server has room for oth
 _OPEN_BATCHES = 2  # one is folded while the next one's answers arrive
 _MOST_UNREACHABLE = 3  # batches that fail without any answer before the rest of the cycle is given up
 _MOST_SKEW_S = 30
-_MOST_AHEAD_S = 60
 _SCRAPES_NOW = 3  # as many scrapes count as "now", and no less than this:
 _SHORTEST_NOW_S = 60
 _SHORTEST_PAUSE_S = 1.0
 _PAUSE_WITHOUT_DATA_S = 10.0
 _BACKFILL_TIME_S = 30.0
-_WHOLE_FOR_S = 600  # answers, before what was partial is read again
+_QUERIES_A_TURN = 12  # that questions about the endpoint fill up, with one in each turn at least
 _SOURCE = "Prometheus"
 
 
@@ -60,7 +60,8 @@ class PrometheusMetrics:
 
     `now` (aware) is the time that everything is measured against; the API server's, in a controller. `first_known` is
     called after a cycle in which containers were measured for the first time: there is something to decide about them.
-    `progress` hears how far the cycles of `run` are.
+    `progress` hears how far the cycles of `run` are. `most_past`: samples that all back-fills together may be answered
+    with.
     All methods are to be called on one event loop.
     """
 
@@ -73,6 +74,7 @@ class PrometheusMetrics:
         first_known: Callable[[], None] = lambda: None,
         progress: Progress | None = None,
         traffic: Traffic | None = None,
+        most_past: int = MOST_PAST,
     ) -> None:
         self._progress = progress
         self._api = PrometheusApi(access, traffic)
@@ -89,6 +91,7 @@ class PrometheusMetrics:
         self._open_batches = asyncio.Semaphore(_OPEN_BATCHES)
         self._fetcher = Fetcher(self._api)
         self._survey = Survey(layout)
+        self._portions = Portions(self._survey, self._fetcher, most_past)
         matchers = (*layout.matchers, *layout.cluster)
         which = f" that match {', '.join(matchers)}" if matchers else ""
         self._no_data = Gap(Reason.NO_DATA, f"no samples in Prometheus{which}")
@@ -161,16 +164,20 @@ class PrometheusMetrics:
         self._fetcher.dare()
         measured_at = self._latest.measured_at
         try:
-            now = await self._server_now(cycle)
+            now = None
+            if known := self._survey.usable:
+                now = await self._measure_in_use(cycle)
+            if now is None:
+                now = await self._server_now(cycle)
             await self._look_around(cycle)
+            measurable = self._survey.usable or not self._survey.ambiguous
+            if measurable and not known:
+                await self._measure_in_use(cycle)
         except MetricsError as error:
             self._fail(cycle, error, self._tracked)
         else:
-            work = []
-            if self._survey.usable or not self._survey.ambiguous:
-                await self._measure_in_use(cycle)
-                work = list(self._missing(now))
-            cycle.requests = sum(len(item.chunks) for item in work)
+            work = list(self._portions.missing(self._tracked, now)) if measurable else []
+            cycle.expect(work)
             async with asyncio.TaskGroup() as tasks:
                 for item in work:
                     tasks.create_task(self._measure_batch(item, cycle))
@@ -187,8 +194,13 @@ class PrometheusMetrics:
 
     async def _server_now(self, cycle: Cycle) -> float:
         """The time up to which to measure, unix seconds. Also finds out whether there is a Prometheus at all."""
+        cycle.asked += 1
         before = self._now().timestamp()
-        server = await self._call(self._api.server_time)
+        try:
+            server = await self._call(self._api.server_time)
+        except MetricsError:
+            cycle.problems.clear()  # of queries before: nothing is answered, and that is one problem
+            raise
         local = (before + self._now().timestamp()) / 2
         if abs(server - local) <= _MOST_SKEW_S:
             return local
@@ -207,83 +219,73 @@ class PrometheusMetrics:
         pods = {container.pod_ref for container in self._tracked}
         before = self._survey.layout
         try:
-            gpus = any(tracked.key.asked.signals & signals.GPU for tracked in self._tracked.values())
-            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus)
+            asked = {(tracked.key.grid, tracked.key.asked) for tracked in self._tracked.values()}
+            gpus = any(one.signals & GPU_SIGNALS for _, one in asked)
+            room = _QUERIES_A_TURN - cycle.asked - sum(one.queries for _, one in asked)
+            await self._survey.renew(ask, pods, asyncio.get_running_loop().time(), gpus=gpus, room=room)
         except MetricsError as error:
             if not self._survey.usable:
                 raise
             self._fail(cycle, error, {})
+        self._api.traffic.blank(self._survey.take_blanks())
         if self._survey.layout != before:
             # what was not found under other labels may be under these
             for container, tracked in self._tracked.items():
                 if tracked.history is None:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
-    async def _measure_in_use(self, cycle: Cycle) -> None:
-        """What containers use now, with page cache. If that fails, what was known stays, and grows old."""
+    async def _measure_in_use(self, cycle: Cycle) -> float | None:
+        """What containers use now, with page cache. If that fails, what was known stays, and grows old.
+
+        Returns the time up to which to measure, where the answer shows that the clocks agree.
+        """
         pods = {container.pod_ref for container in self._tracked}
         if not pods:
-            return
+            return None
         layout = self._survey.layout
         # several scrapes: one alone may have been missed, and a sample that is older tells nothing of now
         range_s = max(_SHORTEST_NOW_S, _SCRAPES_NOW * self._survey.scrape_interval_s)
-        try:
-            answer = await self._call(self._api.instant, queries.in_use(layout, queries.of_pods(layout, pods), range_s))
-        except MetricsError as error:
-            self._fail(cycle, error, {})
-            return
-        self._note_partial(cycle, answer.missing)
-        self._in_use = MemoryInUse(cycle.started_at, newest_memory(answer.result, pods, layout.names), layout.in_use)
-
-    def _missing(self, now: float) -> Iterator[Work]:
-        """What there is to measure: first what is nearly up to date, then the back-fills."""
-        groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
-        for container, tracked in self._tracked.items():
-            if tracked.measured_until is not None and tracked.measured_until > now + _MOST_AHEAD_S:
-                # of a clock that was set back since: what follows would not be newer for as long as that
-                tracked = self._tracked[container] = replace(tracked, history=None, measured_until=None, gap=NOT_YET)
-            if tracked.history is not None and _whole_again(tracked.history, tracked.measured_until):
-                tracked = self._tracked[container] = replace(tracked, measured_until=None)
-            since = -1 if tracked.measured_until is None else tracked.measured_until
-            groups[tracked.key.grid, tracked.key.asked, since].append(container)
-        for (grid, asked, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
-            end = ranges.newest_instant(now, self._survey.scrape_interval_s, grid.step)
-            after = None if since < 0 else since
-            spans = ranges.spans(after, end, grid)
-            for part in ranges.batches(containers, sum(map(len, spans))) if spans else ():
-                tracked_part = {container: self._tracked[container] for container in part}
-                members = {
-                    c: Member(None if after is None else t.history, t.policy.recommender)
-                    for c, t in tracked_part.items()
-                }
-                least = self._survey.least_samples(asked.rate_window_s)
-                batch = Batch(
-                    members,
-                    grid,
-                    asked.rate_window_s,
-                    spans,
-                    self._survey.layout,
-                    asked.signals,
-                    dict(asked.own),
-                    least,
-                )
-                yield Work(batch, batch.chunks(self._fetcher.most_points), tracked_part, after)
+        before = self._now().timestamp()
+        found: list[Series] = []
+        everyone = self._survey.population.of_namespaces({pod.namespace for pod in pods})
+        for part in ranges.batches(tuple(self._tracked), 1, everyone):
+            selected = queries.of_pods(layout, {container.pod_ref for container in part})
+            cycle.asked += 1
+            try:
+                answer = await self._call(self._api.instant, queries.in_use(layout, selected, range_s))
+            except MetricsError as error:
+                self._fail(cycle, error, {})
+                return None
+            self._note_partial(cycle, answer.missing)
+            found += answer.result
+        local = (before + self._now().timestamp()) / 2
+        self._in_use = MemoryInUse(cycle.started_at, newest_memory(found, pods, layout.names), layout.in_use)
+        agree = any(abs(at - local) <= _MOST_SKEW_S for series in found[:1] for at in series.at[-1:])
+        return local if agree else None
 
     async def _measure_batch(self, work: Work, cycle: Cycle) -> None:
         async with self._open_batches:
-            if len(cycle.unreachable) >= _MOST_UNREACHABLE:
-                self._fail(cycle, cycle.unreachable[-1], work.tracked)
-                cycle.finish(len(work.chunks))
-            elif work.is_past and asyncio.get_running_loop().time() > cycle.backfill_until:
-                cycle.postponed = True
-                cycle.finish(len(work.chunks))
-            elif failure := await self._ask(work, cycle):
-                self._fail(cycle, failure, work.tracked)
+            await self._measure_portion(work, cycle)
+
+    async def _measure_portion(self, work: Work, cycle: Cycle) -> None:
+        if len(cycle.unreachable) >= _MOST_UNREACHABLE:
+            self._fail(cycle, cycle.unreachable[-1], work.tracked)
+            cycle.finish(len(work.chunks))
+        elif work.is_past and asyncio.get_running_loop().time() > cycle.backfill_until:
+            cycle.postponed = True
+            cycle.finish(len(work.chunks))
+        elif failure := await self._ask(work, cycle):
+            if failure.too_much and (halves := self._portions.halves(work)):
+                cycle.expect(halves)
+                for half in halves:
+                    await self._measure_portion(half, cycle)
             else:
-                folded = await self._fold(work)
-                cycle.first_known |= work.since is None
-                self._commit(work, folded)
-                self._publish(cycle.started_at, self._latest.problems)
+                self._fail(cycle, failure, work.tracked)
+        else:
+            folded = await self._fold(work)
+            cycle.first_known |= work.since is None
+            self._commit(work, folded)
+            self._publish(cycle.started_at, self._latest.problems)
 
     async def _fold(self, work: Work) -> dict[ContainerRef, History | None]:
         async with self._slots:
@@ -326,8 +328,10 @@ class PrometheusMetrics:
         return failure
 
     def _commit(self, work: Work, folded: Mapping[ContainerRef, History | None]) -> None:
-        until = work.batch.spans[-1].last
+        first, until = work.batch.spans[0].first, work.batch.spans[-1].last
         for container, history in folded.items():
+            if work.shortened and history is not None and history.first_at == first:
+                history = replace(history, unread_before=first)
             now = self._tracked.get(container)
             # it may have left, come back or changed its policy meanwhile
             if now and now.key == work.tracked[container].key and now.measured_until == work.since:
@@ -369,10 +373,3 @@ class PrometheusMetrics:
     async def _call(self, function: Callable[..., T], *args: object) -> T:
         async with self._slots:
             return await in_thread(retried, function, *args)
-
-
-def _whole_again(history: History, measured_until: int | None) -> bool:
-    """Whether what a partial answer left out of a history may be there now."""
-    return (
-        bool(history.partial_at) and measured_until is not None and measured_until - history.partial_at >= _WHOLE_FOR_S
-    )

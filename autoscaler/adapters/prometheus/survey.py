@@ -3,22 +3,27 @@
 How containers are labelled, which cluster the pods that are followed are in, how often they are scraped, and whether
 copies of a series agree. Usage is then asked of that one cluster by name: what another one has under the same names is
 never added to it, averaged with it, or taken for it.
+
+The queries take turns: in each turn as many as there is room for beside those for usage.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
+from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes, said
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
-from autoscaler.adapters.prometheus.ranges import MOST_LETTERS
+from autoscaler.adapters.prometheus.population import Population
+from autoscaler.adapters.prometheus.ranges import MOST_LETTERS, MOST_POINTS, NAMED_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
 from autoscaler.core.model import PodRef, Problem
 from autoscaler.core.problems import Trouble
@@ -31,16 +36,31 @@ Ask = Callable[[str], Awaitable[list[Series]]]
 VALID_S = 600.0
 """For how long what was found is believed."""
 
-_UNFINISHED_S = 10.0  # the same, while no series has the samples to tell how often it is scraped
+_SOON_S = 10.0  # the same, while no series has the samples to tell how often it is scraped
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
-_MOST_NAMED = 4
 _COVERED = 0.8  # of a rate's window
 _TIMES_SELECTED = 6  # a query that compares copies or sources holds its matchers so often, at most
+_MOST_COPIES = 4  # of one series, that are counted on
 _NO_CLUSTER_YET = Gap(Reason.NO_DATA, "no series of the pods has been found yet that says of which cluster they are")
 _MOVED_S = 7200  # for so long a change of the source is told
-_SOURCES = ("job", "metrics_path")  # who scraped what
+
+
+@dataclass(slots=True)
+class _Question:
+    """One that takes its turn. `put` asks it, and returns for how many seconds the answer is believed: `_UNFINISHED`
+    where it goes on at once, `_UNKNOWN` where without an answer nothing else can be asked. `due_s`: when it is to be
+    put again, `tried_s`: when it was last."""
+
+    put: Callable[[Ask, AbstractSet[PodRef]], Awaitable[float]]
+    of_cluster: bool = True  # asked of one cluster alone
+    due_s: float = -math.inf
+    tried_s: float = -math.inf
+
+
+_UNFINISHED = -1.0
+_UNKNOWN = 0.0
 
 
 class Survey:
@@ -50,20 +70,34 @@ class Survey:
     `ambiguous`: why nothing that is read may be acted on, if so. `disputed`: the same of single containers.
     `moved`: containers whose series have lately come from another source, and from which now.
     `scrape_interval_s`: of the series with the most samples, as far as `interval_known`. `notes`: what is worth
-    knowing.
+    knowing. `population`: how many containers queries find.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._open = layout
-        self._valid_until = float("-inf")
+        self._found = layout.variants[0]
         self._cluster: Mapping[str, str] | None = None
-        self._gpus = False
+        self._noted: dict[Callable[..., object], tuple[Problem, ...]] = {}
+        self._most_scraped: Mapping[str, str] | None = None
+        self._bytes: Mapping[ContainerRef, Gap] = MappingProxyType({})
+        self._cores: Mapping[ContainerRef, Gap] = MappingProxyType({})
+        self._comparisons = (_Question(self._compare_bytes), _Question(self._compare_cores))
+        self._of_gpus = (_Question(self._find_gpus), _Question(self._count_gpus), _Question(self._count_blanks))
+        self._blanks = 0
+        self._questions = (
+            _Question(self._find_labels, of_cluster=False),
+            _Question(self._find_scrape_interval, of_cluster=False),
+            *self._of_gpus,
+            *self._comparisons,
+            _Question(self._count_copies),
+            _Question(self._find_moves),
+            _Question(self._find_owners),
+        )
+        self.population = Population()
         self.layout = of_cluster(layout.labelled(layout.variants[0]), {})
         self.usable = False
         self.ambiguous: Gap | None = None
-        self.disputed: Mapping[ContainerRef, Gap] = MappingProxyType({})
         self.moved: Mapping[ContainerRef, str] = MappingProxyType({})
-        self.notes: tuple[Problem, ...] = ()
         self.scrape_interval_s = _UNKNOWN_INTERVAL_S
         self.interval_known = False
 
@@ -80,15 +114,60 @@ class Survey:
             return 0
         return int(_COVERED * window_s / self.scrape_interval_s)
 
-    async def renew(self, ask: Ask, pods: AbstractSet[PodRef], now_s: float, *, gpus: bool = False) -> None:
-        """Look again if it is time to, or if GPUs are asked for first; `now_s` is of a monotonic clock. Raises
-        `MetricsError`; what was known and has not been found anew is then still known."""
-        if (now_s < self._valid_until and gpus <= self._gpus) or not pods:
-            return
+    @property
+    def disputed(self) -> Mapping[ContainerRef, Gap]:
+        return MappingProxyType({**self._bytes, **self._cores})
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        return tuple(note for question in self._questions for note in self._noted.get(question.put, ()))
+
+    async def renew(
+        self, ask: Ask, pods: AbstractSet[PodRef], now_s: float, *, gpus: bool = False, room: float = math.inf
+    ) -> None:
+        """Put the questions whose time it is, those about GPUs where these are asked for; `now_s` is of a monotonic
+        clock. `room`: for so many queries, and one at least; until the cluster is known there is no bound.
+
+        Raises `MetricsError`; what was known and has not been found anew is then still known.
+        """
+        left = room if self.usable else math.inf
+
+        async def counted(query: str) -> list[Series]:
+            nonlocal left
+            left -= 1
+            return await ask(query)
+
+        if not gpus:
+            for question in self._of_gpus:
+                question.due_s = -math.inf
+                self._noted.pop(question.put, None)
+        asked = 0
+        while pods and (not asked or left >= 1) and (one := self._next(now_s, gpus)) is not None:
+            asked += 1
+            one.tried_s = now_s
+            valid_s = await one.put(counted, pods)
+            one.due_s = now_s + valid_s
+            if valid_s in (_UNFINISHED, _UNKNOWN):
+                one.tried_s = -math.inf  # it is the first again
+            if valid_s == _UNKNOWN:
+                return
+
+    def _next(self, now_s: float, gpus: bool) -> _Question | None:
+        """Of those whose time it is the one that was not tried for longest: one that fails lets the others be put."""
+        passed_over = () if gpus else self._of_gpus
+        due = (
+            one
+            for one in self._questions
+            if one.due_s <= now_s and (self.usable or not one.of_cluster) and one not in passed_over
+        )
+        return min(due, key=lambda one: one.tried_s, default=None)
+
+    async def _find_labels(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """How containers are labelled, and in which cluster they are."""
         found, series = await self._labelled(ask, pods)
         if not series:
-            return
-        values = clusters_of(series, found)
+            return _UNKNOWN
+        values = clusters_of((one for one in series if pod_of(one, found) in pods), found)
         several = next(((label, seen) for label, seen in values.items() if len(seen) > 1), None)
         for label, value in (self._cluster or {}).items():
             if several is None and not values.get(label, frozenset()) <= {value}:
@@ -98,58 +177,106 @@ class Survey:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
             self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
-        self.notes = _exported(found)
-        if self.usable and gpus:
-            try:
-                await self._find_gpus(ask)
-            except MetricsError as error:
-                if not error.refused:
-                    raise
-                detail = f"of which pods GPUs are is not known: the server {error.text}"
-                self.notes += (Problem("Prometheus", Trouble.SIGNAL_UNAVAILABLE, detail),)
-        self._gpus = gpus
-        await self._find_scrape_interval(ask, pods)
-        if self.usable:
-            await self._find_disputes(ask, pods)
-            await self._find_moves(ask, pods)
-            await self._find_owners(ask)
-        self._valid_until = now_s + (VALID_S if self.interval_known else _UNFINISHED_S)
+        counted: Counter[PodRef] = Counter()
+        for one in series:
+            counted[pod_of(one, found)] += int(one.values[-1])
+        self.population = Population(counted)
+        self._noted[self._find_labels] = _exported(found)
+        return VALID_S
 
     async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
-        """The layout with the first way of labelling that has series of the pods, and their numbers by cluster."""
-        for variant in self._open.variants:
+        """The layout with the way of labelling that was found before, or else the first that has series of the pods;
+        and their numbers by cluster."""
+        for variant in dict.fromkeys((self._found, *self._open.variants)):
             layout = self._open.labelled(variant)
-            answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods)))
-            if found := [series for series in answer if pod_of(series, layout) in pods]:
-                return layout, found
+            answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods, NAMED_LETTERS)))
+            if any(pod_of(series, layout) in pods for series in answer):
+                self._found = variant
+                return layout, [series for series in answer if len(series.values)]
         return self._open, []
 
-    async def _find_gpus(self, ask: Ask) -> None:
-        """How GPUs are labelled, and how many are of no pod that is known."""
-        exported = await ask(signals.gpus_attributed(self.layout))
-        self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
-        for series in await ask(signals.gpus_unattributed(self.layout)):
-            detail = f"{series.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
-            self.notes += (Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known"),)
+    async def _find_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """How GPUs are labelled."""
+        self._noted[self._find_gpus] = ()
+        query = signals.gpus_attributed(self.layout, {pod.namespace for pod in pods})
+        if (exported := await self._of_any_gpu(ask, query)) is not None:
+            self.layout = replace(self.layout, gpu=EXPORTED if exported else KUBELET)
+        return VALID_S
 
-    async def _find_moves(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
+    async def _count_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """How many GPUs are of no pod that is known."""
+        self._noted[self._count_gpus] = ()
+        for one in await self._of_any_gpu(ask, signals.gpus_unattributed(self.layout)) or ():
+            detail = f"{one.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
+            note = Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known")
+            self._noted[self._count_gpus] = (note,)
+        return VALID_S
+
+    async def _count_blanks(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """How many samples of GPUs say that there is none. They are left out of all that is read."""
+        self._noted[self._count_blanks] = ()
+        query = signals.gpu_blanks(self.layout, round(VALID_S), self.scrape_interval_s)
+        for one in await self._of_any_gpu(ask, query) or ():
+            self._blanks += int(one.values[-1])
+            detail = f"{one.values[-1]:,.0f} samples of GPUs in {VALID_S / 60:.0f} minutes are DCGM's numbers for none"
+            self._noted[self._count_blanks] = (Problem("Prometheus", Trouble.SENTINEL_SAMPLES, f"{detail}: left out"),)
+        return VALID_S
+
+    def take_blanks(self) -> int:
+        """How many samples said so since this was last called."""
+        found, self._blanks = self._blanks, 0
+        return found
+
+    async def _of_any_gpu(self, ask: Ask, query: str) -> list[Series] | None:
+        """The answer; None, with a note, where the server refuses: it is asked for the rest all the same."""
+        try:
+            return await ask(query)
+        except MetricsError as error:
+            if not error.refused:
+                raise
+            detail = f"of which pods GPUs are is not known: the server {error.text}"
+            self._noted[self._find_gpus] = (Problem("Prometheus", Trouble.SIGNAL_UNAVAILABLE, detail),)
+            return None
+
+    async def _count_copies(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """Say that there are copies. Those that differ are another matter."""
+        found = await ask(
+            queries.copied(
+                self.layout, queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED), ", ".join(SOURCES)
+            )
+        )
+        number = Counter({one.labels.get("of", ""): int(one.values[-1]) for one in found})
+        number["series"] -= number["sources"]  # those that other labels tell apart
+        self._noted[self._count_copies] = tuple(
+            Problem("Prometheus", reason, f"{number[of]:,} containers {words}: of each the greatest counts, once")
+            for of, reason, words in (
+                ("sources", Trouble.AMBIGUOUS_SOURCE, f"are scraped by several of {' and '.join(SOURCES)}"),
+                ("series", Trouble.DUPLICATE_SERIES, "are there several times"),
+            )
+            if number[of] > 0
+        )
+        return VALID_S
+
+    async def _find_moves(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """Compare who scrapes with who did. Of an exporter's address nothing is told: it changes with each restart."""
-        sources = ", ".join(_SOURCES)
+        sources = ", ".join(SOURCES)
         found = await self._compared(
             ask, lambda matchers: queries.moved(self.layout, matchers, sources, _MOVED_S), pods
         )
         moved: dict[ContainerRef, str] = {}
         for series in found:
-            source = " and ".join(_value(series, label) for label in _SOURCES if label in series.labels)
+            source = " and ".join(matcher(series, label) for label in SOURCES if label in series.labels)
             container = ContainerRef(*(series.labels.get(name, "") for name in self.layout.names))
             moved[container] = (
                 f"its series are of {source or 'no job'} now, and were of another {_MOVED_S // 3600} h ago"
             )
         self.moved = MappingProxyType(moved)
+        return VALID_S
 
-    async def _find_owners(self, ask: Ask) -> None:
+    async def _find_owners(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """Whether earlier pods of a workload could be told from its series. It is of no use otherwise: a server that
         refuses this is asked for the rest all the same."""
+        self._noted[self._find_owners] = ()
         try:
             found = await ask(queries.owners(self.layout))
         except MetricsError as error:
@@ -158,39 +285,64 @@ class Survey:
         else:
             if not found:
                 detail = f"{queries.OWNER} is missing: histories are limited to the names of pods that live"
-                self.notes += (Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail),)
+                note = Problem("Prometheus", Trouble.HISTORY_LIMITED_TO_LIVE_PODS, detail)
+                self._noted[self._find_owners] = (note,)
+        return VALID_S
 
-    async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
+    async def _find_scrape_interval(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """Read off the samples of one series how often it is scraped; how often is in no API."""
-        # not the newest series: a container that has just started has one sample
-        found = await ask(queries.most_scraped(self.layout, queries.of_pods(self.layout, pods), _LOOK_BACK_S))
-        for series in found[:1]:
-            raw = await ask(queries.raw_samples(self.layout, series.labels, _LOOK_BACK_S))
+        labels, self._most_scraped = self._most_scraped, None
+        if labels is None:
+            # not the newest series: a container that has just started has one sample
+            for series in await ask(
+                queries.most_scraped(self.layout, queries.of_pods(self.layout, pods), _LOOK_BACK_S)
+            ):
+                self._most_scraped = series.labels
+                return _UNFINISHED
+        else:
+            raw = await ask(queries.raw_samples(self.layout, labels, _LOOK_BACK_S))
             gaps = np.concatenate([np.diff(one.at) for one in raw] or [np.empty(0)])
             gaps = gaps[(gaps > 0) & (gaps <= _LOOK_BACK_S)]
             if len(gaps):
-                self.scrape_interval_s = max(1, round(float(np.median(gaps))))
-                self.interval_known = True
+                self._scraped_every(max(1, round(float(np.median(gaps)))))
+        return VALID_S if self.interval_known else _SOON_S
 
-    async def _find_disputes(self, ask: Ask, pods: AbstractSet[PodRef]) -> None:
-        """Compare copies of series. The answers are empty where copies agree."""
-        least = max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
-        used = await self._compared(
-            ask, lambda matchers: queries.disputed_bytes(self.layout, matchers, _LOOK_BACK_S, least), pods
+    def _scraped_every(self, seconds: int) -> None:
+        if not self.interval_known or seconds != self.scrape_interval_s:
+            for question in self._comparisons:  # how many samples a copy has to have is another number now
+                question.due_s = -math.inf
+        self.scrape_interval_s, self.interval_known = seconds, True
+
+    async def _compare_bytes(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """Compare copies of memory series. The answer is empty where copies agree."""
+        found = await self._compared(
+            ask, lambda matchers: queries.disputed_bytes(self.layout, matchers, _LOOK_BACK_S, self._least), pods
         )
-        cores = await self._compared(
-            ask, lambda matchers: queries.disputed_cores(self.layout, matchers, _LOOK_BACK_S, least), pods
+        self._bytes = disputes_in(found, self.layout, mebibytes)
+        return VALID_S
+
+    async def _compare_cores(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
+        """The same of CPU."""
+        found = await self._compared(
+            ask, lambda matchers: queries.disputed_cores(self.layout, matchers, _LOOK_BACK_S, self._least), pods
         )
-        disputes = {**disputes_in(used, self.layout, _mebibytes), **disputes_in(cores, self.layout, _cores)}
-        self.disputed = MappingProxyType(disputes)
+        self._cores = disputes_in(found, self.layout, cores)
+        return VALID_S
+
+    @property
+    def _least(self) -> int:
+        """Samples that a copy has to have, to be compared."""
+        return max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
 
     async def _compared(self, ask: Ask, query: Callable[[str], str], pods: AbstractSet[PodRef]) -> list[Series]:
         """What a query finds of these pods, by matchers; asked in halves where it is too much at once."""
-        try:
-            return await ask(query(queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED)))
-        except MetricsError as error:
-            if len(pods) == 1 or not error.too_much:
-                raise
+        letters = MOST_LETTERS // _TIMES_SELECTED
+        if len(pods) == 1 or _MOST_COPIES * self.population.selected(pods, letters) <= MOST_POINTS:
+            try:
+                return await ask(query(queries.of_pods(self.layout, pods, letters)))
+            except MetricsError as error:
+                if len(pods) == 1 or not error.too_much:
+                    raise
         some = frozenset(sorted(pods)[: len(pods) // 2])
         return [*await self._compared(ask, query, some), *await self._compared(ask, query, pods - some)]
 
@@ -208,48 +360,6 @@ def clusters_of(answer: Iterable[Series], layout: Layout) -> Mapping[str, Abstra
             if value := series.labels.get(label):
                 found[label].add(value)
     return MappingProxyType(found)
-
-
-def disputes_in(answer: Iterable[Series], layout: Layout, shown: Callable[[float], str]) -> Mapping[ContainerRef, Gap]:
-    """Why containers with different copies of a series may not be acted on.
-
-    Names the labels that tell the copies apart, and the one of them to choose: what most of these containers have.
-    """
-    copies: dict[ContainerRef, list[Series]] = defaultdict(list)
-    for series in answer:
-        copies[ContainerRef(*(series.labels.get(name, "") for name in layout.names))].append(series)
-    differing = {container: _told_apart_by(of_one) for container, of_one in copies.items()}
-    votes = Counter(_value(one, differing[whose]) for whose, of_one in copies.items() for one in of_one)
-    found = {}
-    for container, of_one in copies.items():
-        label = differing[container]
-        # the most usual first; the alphabet decides between equals, so that it is the same one each time
-        of_one.sort(key=lambda one: (-votes[_value(one, label)], _value(one, label)))
-        says = " and ".join(f"{_value(one, label)} says {shown(float(one.values[-1]))}" for one in of_one[:_MOST_NAMED])
-        reason = Reason.AMBIGUOUS_SOURCE if label in _SOURCES else Reason.DUPLICATE_SERIES
-        found[container] = Gap(
-            reason, f"{says}; choose in prometheus.layout.matchers, like matchers: '{_value(of_one[0], label)}'"
-        )
-    return found
-
-
-def _told_apart_by(copies: Sequence[Series]) -> str:
-    """The label to name: of those by which copies differ a usual one, else the first of the alphabet."""
-    labels = sorted({name for one in copies for name in one.labels})
-    differing = [name for name in labels if len({one.labels.get(name) for one in copies}) > 1]
-    return next((name for name in _SOURCES if name in differing), differing[0] if differing else "instance")
-
-
-def _value(series: Series, label: str) -> str:
-    return f"{label}={queries.quoted(series.labels.get(label, ''))}"
-
-
-def _cores(value: float) -> str:
-    return f"{value:.2f} cores"
-
-
-def _mebibytes(value: float) -> str:
-    return f"{value / 2**20:.0f} MiB"
 
 
 def _exported(layout: Layout) -> tuple[Problem, ...]:
@@ -274,7 +384,7 @@ def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:
 
 
 def _ambiguous(label: str, values: AbstractSet[str]) -> Gap:
-    first, second, *more = (f"{label}={queries.quoted(value)}" for value in sorted(values))
+    first, second, *more = (said(label, value) for value in sorted(values))
     others = f" and {len(more)} more" if more else ""
     return Gap(
         Reason.CLUSTER_AMBIGUOUS,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from autoscaler.core.history import Gap, History
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Grid
+from autoscaler.core.recommender import Grid, Signal
 
 NOT_YET = Gap(Reason.NOT_MEASURED_YET, "its history is being read")
 
@@ -26,6 +26,11 @@ class Asked(NamedTuple):
         reads = policy.recommender.signals
         own = tuple(sorted((name, query) for name, query in policy.signals.items() if name in reads))
         return cls(max(1, round(policy.rate_window.total_seconds())), reads, own)
+
+    @property
+    def queries(self) -> int:
+        """How many it takes for a short range: CPU, memory, and one for each signal."""
+        return 2 + len(self.signals & frozenset(Signal)) + len(self.own)
 
 
 class Key(NamedTuple):

@@ -30,12 +30,14 @@ class Counts(NamedTuple):
     """What has been counted since the start.
 
     `queries`: sent, those that failed and repeated ones included. `samples`: in answers, of which `not_finite` are no
-    numbers (NaN, infinite). `unknown_pods`: series in answers that are of no pod that is followed.
+    numbers (NaN, infinite). `blank`: samples of GPUs that are DCGM's numbers for "none". `unknown_pods`: series in
+    answers that are of no pod that is followed.
     """
 
     queries: int
     samples: int
     not_finite: int
+    blank: int
     unknown_pods: int
     failures: Mapping[Failure, int]
 
@@ -50,7 +52,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queries = self._samples = self._not_finite = self._unknown_pods = 0
+        self._queries = self._samples = self._not_finite = self._blank = self._unknown_pods = 0
         self._failures = Counter(dict.fromkeys(Failure, 0))
 
     def sent(self) -> None:
@@ -68,6 +70,11 @@ class Traffic:
         with self._lock:
             self._failures[failure_of(error)] += 1
 
+    def blank(self, samples: int) -> None:
+        """So many samples of GPUs say that there is none."""
+        with self._lock:
+            self._blank += samples
+
     def passed_over(self, series: int) -> None:
         """So many series were of no pod that is followed."""
         with self._lock:
@@ -76,7 +83,7 @@ class Traffic:
     def counts(self) -> Counts:
         with self._lock:
             failures = MappingProxyType(dict(self._failures))
-            return Counts(self._queries, self._samples, self._not_finite, self._unknown_pods, failures)
+            return Counts(self._queries, self._samples, self._not_finite, self._blank, self._unknown_pods, failures)
 
 
 def failure_of(error: MetricsError) -> Failure:

@@ -30,6 +30,7 @@ class TrafficMetrics(Collector):
             f"{_PREFIX}_dropped_samples", "Samples in answers that are left out.", labels=["reason"]
         )
         dropped.add_metric(["NonFiniteSamples"], counts.not_finite)
+        dropped.add_metric(["SentinelSamples"], counts.blank)
         yield dropped
         ignored = CounterMetricFamily(
             f"{_PREFIX}_ignored_series", "Series in answers that are left out.", labels=["reason"]

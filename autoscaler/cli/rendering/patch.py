@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from autoscaler.cli.document import SURGE_ENDS, ContainerPart, Document, Item, MovePart
-from autoscaler.cli.rendering.words import migration, prediction, sides
+from autoscaler.cli.rendering.words import migration, one_line, prediction, sides
 from autoscaler.core.model import ContainerKind
 
 
@@ -88,7 +88,7 @@ def _json(body: dict[str, Any]) -> str:
 
 def comment(text: str) -> str:
     """A shell comment of one line, whatever line breaks a server's message may hold."""
-    return "# " + " ".join(text.split())
+    return "# " + " ".join(one_line(text).split())
 
 
 def _resources(container: ContainerPart) -> dict[str, dict[str, str]]:

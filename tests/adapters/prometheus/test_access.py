@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from autoscaler.adapters.prometheus.access import Access, Auth, Basic, Bearer, OAuth2, Secret
+from autoscaler.adapters.prometheus.access import Access, Auth, Basic, Bearer, OAuth2, Secret, Tls
 from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from tests.adapters.prometheus.guards import Asked, Check, TokenServer, guarded, only, token_server
@@ -137,6 +139,7 @@ async def test_a_token_that_changes_while_it_is_sent_is_sent_again(
         (b"to\nken", "holds a line break or another character that cannot stand in a header"),
         ("tökén".encode(), "cannot stand in a header"),
         (b"x" * 70_000, "is larger than 64 KiB"),
+        (b"Bearer token", "holds a space; write the token alone, without Bearer"),
     ],
 )
 async def test_a_file_that_holds_no_token_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
@@ -151,6 +154,47 @@ async def test_a_file_that_holds_no_token_is_named(tmp_path: Path, content: byte
     with pytest.raises(MetricsError) as caught:
         PrometheusApi(access).check()
     assert caught.value.text == error.text
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    secret, words = Secret("the setting", pipe), "is not a regular file, and can be read once only"
+    for access in (
+        Access("http://p", Bearer(secret)),
+        Access("http://p", basic(secret)),
+        Access("http://p", headers=(("X-Key", secret),)),
+        Access("http://p", OAuth2("http://t", "client", secret)),
+        Access("https://p", tls=Tls(pipe)),
+        Access("https://p", tls=Tls(cert_file=pipe, key_file=pipe)),
+    ):
+        with pytest.raises(MetricsError, match=f"{pipe} {words}"):
+            PrometheusApi(access).check()
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "words"),
+    [
+        (b"ann:x", b"password", "user holds ':', which ends it (RFC 7617)"),
+        (b"ann\nx", b"password", "user holds a line break or another control character"),
+        (b"ann", "password".encode("utf-16-le"), "password holds a line break or another control character"),
+        (b"ann", b"pass\r\nword", "password holds a line break or another control character"),
+    ],
+)
+def test_what_cannot_stand_in_a_pair_is_named(tmp_path: Path, user: bytes, password: bytes, words: str) -> None:
+    for name, content in (("user", user), ("password", password)):
+        (tmp_path / name).write_bytes(content)
+    auth = Basic(Secret("usernameFile", tmp_path / "user"), Secret("passwordFile", tmp_path / "password"))
+    with pytest.raises(MetricsError, match=re.escape(words)):
+        PrometheusApi(Access("http://p", auth)).check()
+
+
+async def test_the_mark_that_windows_writes_is_no_part_of_a_secret(
+    prometheus: PrometheusServer, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text(f"{PASSWORD}\r\n", "utf-8-sig")
+    async with guarded(prometheus.url, only(lambda: pair(PASSWORD))) as guard:
+        await let_in(Access(guard.url, basic(Secret("passwordFile", tmp_path / "password"))))
 
 
 async def test_headers_and_the_tenant_arrive_as_they_are(prometheus: PrometheusServer, tmp_path: Path) -> None:
@@ -250,8 +294,8 @@ async def test_a_token_server_that_does_not_know_the_client(prometheus: Promethe
     async with token_server(TokenServer()) as server, guarded(prometheus.url, of_token(server)) as guard:
         error = await turned_away(Access(guard.url, oauth2(server, "wrong-secret")))
     assert error.text == (
-        f"is not asked: prometheus.auth.oauth2 ({server.url}): the token server refuses (HTTP 401): invalid_client "
-        " is wrong; check clientId and the client secret"
+        f"is not asked: prometheus.auth.oauth2 ({server.url}): the token server refuses (HTTP 401): invalid_client is "
+        "wrong; check clientId and the client secret"
     )
     assert "wrong-secret" not in error.text
     assert (error.status, error.error_type) == (None, "credentials")

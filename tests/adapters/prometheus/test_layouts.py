@@ -103,11 +103,11 @@ CASES = {
     "one row a CPU": Case(
         lambda c: usage(c, 0.3, GIB, cpu="cpu00") + series({**c._asdict(), "cpu": "cpu01"}, 0.2, 0)[:1]
     ),
-    "replicas": Case(twice),
+    "replicas": Case(twice, notes=("DuplicateSeries",)),
     "replicas, by a label of the shop's": Case(
-        lambda c: usage(c, 0.5, GIB, __replica__="0") + usage(c, 0.5, GIB, __replica__="1")
+        lambda c: usage(c, 0.5, GIB, __replica__="0") + usage(c, 0.5, GIB, __replica__="1"), notes=("DuplicateSeries",)
     ),
-    "two jobs": Case(two_endpoints),
+    "two jobs": Case(two_endpoints, notes=("AmbiguousSource",)),
     "resource endpoint alone": Case(lambda c: series(c._asdict(), 0.5, GIB, metrics=RESOURCE), in_use=False),
     "exported": Case(exported, notes=("ExportedLabels",)),
     "exported namespace": Case(
@@ -137,7 +137,7 @@ CASES = {
             {"ns": c.namespace, "k8s_pod": c.pod, "c": c.container}, 0.5, GIB, metrics=("a:c", "a:m", "a:u")
         ),
         {
-            "metrics": {"cpu": "a:c", "memory": "a:m", "inUse": "a:u"},
+            "metrics": {"cpu": "a:c", "memory": "a:m", "inUse": "a:u", "gpuMemory": "a:gpu"},
             "labels": {"namespace": "ns", "pod": "k8s_pod", "container": "c"},
         },
     ),
@@ -163,13 +163,31 @@ CASES = {
     ),
     "two jobs that disagree": Case(
         disagreeing,
+        notes=("AmbiguousSource",),
         gap=Reason.AMBIGUOUS_SOURCE,
         words=('job="docker" says 2048 MiB', 'job="kubelet" says 1024 MiB', "matchers: 'job=\"docker\"'"),
     ),
     "one of two jobs": Case(disagreeing, {"matchers": 'job="kubelet"'}),
     "kube-prometheus-stack": Case(disagreeing, {"preset": "kube-prometheus-stack"}),
+    "thanos": Case(twice, {"preset": "thanos"}, notes=("DuplicateSeries",)),
+    "victoriametrics": Case(lambda c: usage(c, 0.5, GIB), {"preset": "victoriametrics"}),
+    "amazon-managed-prometheus": Case(lambda c: usage(c, 0.5, GIB), {"preset": "amazon-managed-prometheus"}),
+    "google-managed-prometheus": Case(
+        lambda c: usage(c, 0.5, GIB, project_id="p", location="eu", cluster="a"),
+        {"preset": "google-managed-prometheus"},
+    ),
+    "two locations of Google's": Case(
+        lambda c: (
+            usage(c, 0.5, GIB, project_id="p", location="eu", cluster="a")
+            + usage(c, 4, 9 * GIB, project_id="p", location="us", cluster="a")
+        ),
+        {"preset": "google-managed-prometheus"},
+        gap=Reason.CLUSTER_AMBIGUOUS,
+        words=('location="eu"', 'location="us"'),
+    ),
     "copies that disagree about CPU": Case(
         lambda c: usage(c, 0.5, GIB, region="eu") + usage(c, 4, GIB, region="us"),
+        notes=("DuplicateSeries",),
         gap=Reason.DUPLICATE_SERIES,
         words=('region="eu" says 0.', 'region="us" says '),  # by rates up to now, and the samples end a moment ago
     ),
@@ -189,7 +207,10 @@ SIGNALS = {
     Signal.MEMORY_PEAK: 1.5 * GIB,
     Signal.MEMORY_LIMIT: 4 * GIB,
 }
-ALL = ("cpu", "memory", "in use", *SIGNALS)
+OF_GPUS = {Signal.GPU_MEMORY: 2 * GIB, Signal.GPU_MEMORY_FILLED: 0.5, Signal.GPU_UTILISATION: 0.25}
+ALL = ("cpu", "memory", "in use", *SIGNALS, *OF_GPUS)
+WORDS = {"ExportedLabels", "DuplicateSeries", "AmbiguousSource"}
+OF_CLUSTERS = ("cluster", "fleet", "project_id", "location", "__tenant_id__")
 
 
 def with_signals(written: list[Series]) -> list[Series]:
@@ -208,6 +229,26 @@ def with_signals(written: list[Series]) -> list[Series]:
     return found
 
 
+def of_gpus(container: ContainerRef, written: list[Series], memory: str) -> list[Series]:
+    """What dcgm-exporter says, in each cluster: with honorLabels where they are told apart by the usual label."""
+    clusters = dict.fromkeys(
+        tuple((name, labels[name]) for name in OF_CLUSTERS if name in labels) for labels, _ in written
+    )
+    found = []
+    for number, cluster in enumerate(clusters):
+        names = container._asdict()
+        if "cluster" not in dict(cluster):
+            names = {"pod": "dcgm-x", **{f"exported_{name}": value for name, value in names.items()}}
+        labels = {**names, **dict(cluster), "UUID": f"GPU-{number}"}
+        more = 1 + number
+        found += [
+            gauge(memory, labels, 2048 * more),
+            gauge(layout.GPU_MEMORY_FREE, labels, 2048),
+            gauge(layout.GPU_ENGINE, labels, 0.25 * more),
+        ]
+    return found
+
+
 @pytest.fixture(scope="module")
 def measured(prometheus: PrometheusServer) -> dict[str, Measurements]:
     """What has been measured of the cases so far."""
@@ -221,12 +262,12 @@ async def test_the_right_numbers_in_every_layout(
 ) -> None:
     case, container = CASES[name], ContainerRef(f"layout-{list(CASES).index(name)}", "sim-0", "app")
     if name not in measured:
-        prometheus.write(with_signals(case.write(container)))
-        read = LayoutSection.model_validate(case.settings).layout()
+        written, read = case.write(container), LayoutSection.model_validate(case.settings).layout()
+        prometheus.write(with_signals(written) + of_gpus(container, written, read.gpu_memory))
         measured[name] = await measure(prometheus.url, {container: SIGNALS_POLICY}, read)
     found = measured[name]
-    reasons = [problem.reason for problem in found.problems]
-    assert reasons[: len(case.notes)] == list(case.notes)
+    reasons = {str(problem.reason) for problem in found.problems}
+    assert reasons & WORDS == set(case.notes)
     if case.gap is not None:
         gap = found.of(container)
         assert isinstance(gap, Gap)
@@ -241,12 +282,26 @@ async def test_the_right_numbers_in_every_layout(
         assert set(state.memory.tolist()) == {GIB}
     elif signal == "in use":
         assert found.in_use.of.get(container) == (GIB if case.in_use else None)
+    elif signal in OF_GPUS:
+        np.testing.assert_allclose(state.signal(signal), OF_GPUS[Signal(signal)], rtol=1e-4)
     elif case.in_use:
         np.testing.assert_allclose(state.signal(signal), SIGNALS[Signal(signal)], rtol=1e-4)
-        assert not {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} & {*reasons}
+        assert not {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} & reasons
     else:
         assert np.isnan(state.signal(signal)).all()
-        assert {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} <= {*reasons}
+        assert {"ThrottlingNotApplicable", "PsiUnsupported", "PeakUnsupported"} <= reasons
+
+
+def test_each_preset_and_each_way_to_label_has_a_row() -> None:
+    assert set(layout.PRESETS) == {case.settings["preset"] for case in CASES.values() if "preset" in case.settings}
+    found = {
+        variant
+        for case in CASES.values()
+        for variant in layout.VARIANTS
+        for labels, _ in case.write(ContainerRef("n", "p", "c"))
+        if set(variant.names) <= set(labels) and not set(variant.without) & set(labels)
+    }
+    assert found == set(layout.VARIANTS)
 
 
 async def test_a_real_kubelets_export(prometheus: PrometheusServer) -> None:

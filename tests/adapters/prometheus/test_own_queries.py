@@ -1,7 +1,9 @@
 """A query for a signal that is refused costs that signal, and nothing else: policies' own, and those built in."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from aiohttp import web
 
 from autoscaler.adapters.prometheus import layout
 from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.ranges import MOST_POINTS
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
 from autoscaler.core.policy import Policy
@@ -16,7 +19,8 @@ from autoscaler.core.problems import Trouble
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Grid, Signal
 from tests.adapters.prometheus.servers import FakePrometheus, refusal, result, serve
-from tests.adapters.prometheus.written import Everything, history, measure, told, usage
+from tests.adapters.prometheus.watched import watched
+from tests.adapters.prometheus.written import Everything, gauge, history, measure, told, usage
 from tests.rig.prometheus_server import PrometheusServer
 
 SIM = ContainerRef("sim", "sim-0", "app")
@@ -162,6 +166,56 @@ async def test_trouble_of_the_server_and_usage_itself_cost_the_batch(
     assert np.isfinite(history(after, SIM).state.signal(Signal.CPU_PRESSURE)).all()
 
 
+@pytest.mark.parametrize(("others", "refused"), [(99_990, False), (100_001, True)])
+async def test_a_query_that_finds_more_than_may_be_answered_costs_its_signal_and_says_the_number(
+    others: int, refused: bool
+) -> None:
+    """The server is told how many; here it is one that does as it is told."""
+    server, asked = FakePrometheus(1_795_759_217, {SIM: (lambda at: 0.5, lambda at: 1e9)}), 0
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        nonlocal asked
+        if "frame_seconds" not in form["query"]:
+            return None
+        asked += 1
+        bound = re.search(r"<= (\d+)\)", form["query"])
+        assert bound is not None, "asked without a bound"
+        assert int(bound[1]) * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= MOST_POINTS
+        number = {"metric": {}, "values": [[int(form["end"]), f"{others}"]]}
+        return result("matrix", [number] if others > int(bound[1]) else [])
+
+    server.intercept = intercept
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url, timeout_s=5), now=lambda: server.clock)
+        metrics.follow({SIM: POLICY})
+        found = await metrics.measure_once()
+        metrics.close()
+    assert isinstance(found.of(SIM), History)
+    assert told(found) == (["SignalUnavailable"] if refused else [])
+    if refused:
+        detail = found.problems[0].detail
+        assert "metrics.signals.frameTime of policy bridges is missing" in detail
+        assert "finds 100,001 series, and 100,000 samples are read at once at most" in detail
+        assert asked < 20
+
+
+async def test_a_real_server_answers_no_more_than_it_is_told(prometheus: PrometheusServer) -> None:
+    sim = SIM._replace(namespace="own-many")
+    prometheus.write(usage(sim, 0.5, 2.0**30))
+    prometheus.write(
+        gauge("frame_seconds", {"namespace": sim.namespace, "pod": sim.pod, "le": f"{i}"}, float(i)) for i in range(400)
+    )
+    async with watched(prometheus.url) as proxy:
+        metrics = PrometheusMetrics(Access(proxy.url), now=lambda: datetime.now(UTC))
+        metrics.follow({sim: replace(POLICY, grid=Grid(1, 600))})
+        found = await metrics.measure_once()
+        metrics.close()
+    # 400 series and 600 instants are asked for in parts; the greatest of the series counts
+    assert max(one.samples for one in proxy.exchanges) <= MOST_POINTS
+    assert set(history(found, sim).state.signal("frameTime").tolist()) == {399}
+    assert told(found) == []
+
+
 async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> None:
     """Two series for one match: an error that depends on the data, which no check of the grammar can foresee."""
     sim = SIM._replace(namespace="own-fails")
@@ -171,5 +225,5 @@ async def test_prometheus_itself_refuses_one(prometheus: PrometheusServer) -> No
     signals = OWN | {"frameTime": f"{memory} / on (pod) {memory}"}
     found = await measure(prometheus.url, {sim: replace(POLICY, grid=Grid(60, 600), signals=signals)})
     assert isinstance(found.of(sim), History)
-    assert told(found) == ["SignalUnavailable"]
+    assert told(found) == ["SignalUnavailable", "AmbiguousSource"]
     assert "duplicate series" in found.problems[0].detail

@@ -44,6 +44,7 @@ def test_values_are_told_by_container() -> None:
         [
             series(90, exported_namespace="sim", exported_pod="sim-0", exported_container="app", pod="exporter"),
             Series({}, np.empty(0), np.empty(0)),
+            *(series(value, exported_namespace="sim", exported_pod="sim-1") for value in (np.nan, np.inf)),
         ],
         layout,
     )

@@ -18,6 +18,7 @@ from autoscaler.adapters.prometheus.layout import (
     checked_metric,
     matchers_of,
 )
+from autoscaler.adapters.prometheus.population import Population
 from autoscaler.core.model import PodRef
 from tests.rig.prometheus_server import PrometheusServer
 
@@ -81,13 +82,14 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
                 queries.disputed_bytes(one, selector, 600, 16),
                 queries.moved(one, selector, "job, metrics_path", 7200),
                 queries.owners(one),
-                queries.in_cluster("max by (namespace, pod) (frames{$cluster})", cluster),
+                queries.copied(one, selector, "job, metrics_path"),
+                queries.at_most(queries.in_cluster("max by (namespace, pod) (frames{$cluster})", cluster), 1000),
             }
     return found
 
 
 def test_all_that_is_asked_for_is_in_the_list_above() -> None:
-    parts = {"selector", "of_pods", "one_of", "quoted"}
+    parts = {"selector", "of_pods", "few", "one_of", "quoted"}
     public = {name for name, one in vars(queries).items() if inspect.isfunction(one) and not name.startswith("_")}
     assert public - parts == set(re.findall(r"queries\.(\w+)", inspect.getsource(built))) - parts
 
@@ -189,6 +191,20 @@ def test_a_selector_matches_its_names_and_nothing_else(names: list[str], other: 
     # Python's and RE2's readings agree on escaped punctuation and on literals
     assert all(re.fullmatch(pattern, name) for name in names)
     assert bool(re.fullmatch(pattern, other)) == (other in names)
+
+
+def test_containers_that_a_query_selects_are_counted_with_those_that_nobody_follows() -> None:
+    followed = {PodRef("a", "sim-0"), PodRef("b", "sim-1")}
+    counted = {**dict.fromkeys(followed, 2), PodRef("a", "sim-1"): 3, PodRef("a", "other"): 5, PodRef("c", "sim-0"): 7}
+    population = Population(counted)
+    assert population.selected(followed) == 2 + 2 + 3  # by the names of both in both namespaces
+    assert population.selected(followed, most_letters=1) == population.of_namespaces({"a", "b"}) == 2 + 2 + 3 + 5
+    assert Population().selected(followed) == 2
+
+
+@pytest.mark.parametrize("query", ["frames", "a or b", "sum by (pod) (a) > 3 # of all pods"])
+def test_what_bounds_an_answer_is_promql_around_any_query(query: str) -> None:
+    promql_parser.parse(queries.at_most(query, 100))
 
 
 def test_no_query_is_longer_than_any_server_reads() -> None:

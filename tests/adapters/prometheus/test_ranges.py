@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from autoscaler.adapters.prometheus import ranges
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.core.history import ContainerRef
-from autoscaler.core.recommender import Grid
+from autoscaler.core.recommender import Grid, Signal
 
 NOW = 1_795_759_200
 STEPS = st.sampled_from([1, 5, 15, 60, 90, 300, 3600])
@@ -92,6 +92,31 @@ def test_batches_are_bounded_and_keep_pods_together(pods: int, containers: int, 
         seen |= names
         assert len(part) * columns <= max(2_000_000, containers * columns)
         assert len(names) <= ranges.MOST_PODS or len(part) * columns <= ranges.MOST_POINTS
+
+
+@given(st.integers(1, 600), st.integers(1, 400), st.integers(0, 300_000))
+def test_whole_namespaces_are_asked_for_only_where_the_answer_is_small(pods: int, columns: int, others: int) -> None:
+    everything = [ContainerRef("n", f"p{p}", "c") for p in range(pods)]
+    for part in ranges.batches(everything, columns, pods + others):
+        assert len(part) <= ranges.MOST_PODS or (pods + others) * columns <= ranges.MOST_POINTS
+
+
+@given(STEPS, st.integers(1, 5000), st.integers(1, 100), st.integers(0, 6000))
+def test_what_is_affordable_is_no_more_and_hardly_less(step: int, steps: int, fine: int, instants: int) -> None:
+    grid = Grid(step, steps * step, fine * step)
+    past_s = ranges.affordable(grid, instants)
+    found = sum(map(len, ranges.spans(None, 10**9 // step * step, grid, past_s)))
+    assert found <= max(instants, grid.block // step)
+    assert past_s == grid.lookback or past_s > 0
+    if instants >= 5000:
+        assert past_s == grid.lookback
+
+
+def test_the_budget_is_two_weeks_of_all_that_can_be_read_of_2000_containers() -> None:
+    instants = sum(map(len, ranges.spans(None, 1_795_759_200, Grid())))
+    assert instants == 4128
+    needed = 2000 * (2 + len(Signal)) * instants
+    assert ranges.MOST_PAST * 0.8 < needed <= ranges.MOST_PAST
 
 
 def test_no_range_is_longer_than_any_server_allows() -> None:

@@ -24,6 +24,16 @@ async def ask(url: str, *, timeout_s: float = 5.0) -> Answer[list[Series]]:
     return await asyncio.to_thread(PrometheusApi(Access(url, timeout_s=timeout_s)).range, "up", SPAN)
 
 
+async def answer_now(response: web.StreamResponse) -> Answer[list[Series]]:
+    """To a query that is not for a range."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return response
+
+    async with serve(handler) as url:
+        return await asyncio.to_thread(PrometheusApi(Access(url, timeout_s=5)).instant, "up")
+
+
 async def failure(url: str, *, timeout_s: float = 5.0) -> MetricsError:
     with pytest.raises(MetricsError) as caught:
         await ask(url, timeout_s=timeout_s)
@@ -72,11 +82,11 @@ async def test_values_become_arrays() -> None:
 async def test_vectors_and_scalars_are_series_of_one_value() -> None:
     histogram = {"metric": {"pod": "h"}, "histogram": [1795759200, {"count": "1"}]}
     vector = [{"metric": {"pod": "p"}, "value": [1795759200, "+Inf"]}, histogram]
-    answer = await answer_to(result("vector", vector))
+    answer = await answer_now(result("vector", vector))
     assert [(s.labels, s.at.tolist(), s.values.tolist()) for s in answer.result] == [
         ({"pod": "p"}, [1795759200], [np.inf])
     ]
-    answer = await answer_to(result("scalar", [1795759200.123, "1795759200.123"]))
+    answer = await answer_now(result("scalar", [1795759200.123, "1795759200.123"]))
     assert answer.result[0].values.tolist() == [1795759200.123]
 
 
@@ -113,7 +123,7 @@ async def test_only_warnings_about_missing_data_are_kept() -> None:
         (lambda: web.json_response({"status": "success"}), 200, "not_json", "not Prometheus'"),
         (lambda: result("matrix", "x"), 200, "not_json", "not Prometheus'"),
         (lambda: result("matrix", [{"metric": {}, "values": [[1, "abc"]]}]), 200, "not_json", "not Prometheus'"),
-        (lambda: result("string", [1, "x"]), 200, "not_json", "result type 'string'"),
+        (lambda: result("string", [1, "x"]), 200, "not_json", "a result of type string"),
         (lambda: web.Response(), 200, "empty", "empty answer"),
         (lambda: refusal(400, "bad_data", "parse error"), 400, "bad_data", "refused a query (HTTP 400): parse error"),
         (lambda: refusal(200, "weird", ""), 200, "weird", "status error"),

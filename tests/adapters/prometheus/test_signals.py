@@ -14,7 +14,7 @@ from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.batch import Batch, Member
 from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
 from autoscaler.adapters.prometheus.session import PrometheusApi
-from autoscaler.adapters.prometheus.signals import asked, gpus_attributed, gpus_unattributed, readings
+from autoscaler.adapters.prometheus.signals import asked, gpu_blanks, gpus_attributed, gpus_unattributed, readings
 from autoscaler.core.decide import decide
 from autoscaler.core.history import ContainerRef, History, Measurements
 from autoscaler.core.model import PodRef, ResourceList
@@ -116,6 +116,7 @@ async def test_devices_add_up_copies_do_not_and_blanks_are_dropped(prometheus: P
     assert set(history(measured, sim).state.signal(Signal.GPU_MEMORY).tolist()) == {4 * GIB}
     for name in (Signal.GPU_MEMORY, Signal.GPU_UTILISATION):
         assert np.isnan(history(measured, blank).state.signal(name)).all()
+    assert "are DCGM's numbers for none" in reasons(measured)["SentinelSamples"]
 
 
 async def test_prm_07_a_short_peak_is_seen(prometheus: PrometheusServer) -> None:
@@ -130,26 +131,32 @@ async def test_prm_07_a_short_peak_is_seen(prometheus: PrometheusServer) -> None
     assert history(await measure(prometheus.url, {sim: five}), sim).state.memory.max() == 2 * GIB
 
 
-async def test_prm_08_pressure_that_is_not_counted_is_not_none(prometheus: PrometheusServer) -> None:
-    """Zeros everywhere on one node; on the other one somebody waits for a CPU, and nobody for memory."""
-    a, b = ContainerRef("prm-08", "on-a", "app"), ContainerRef("prm-08", "on-b", "app")
-    for sim, cpu in ((a, 0.2), (b, 0.0)):
-        labels = {**sim._asdict(), "node": sim.pod}
-        prometheus.write(usage(sim, 0.5, GIB, node=sim.pod))
+@pytest.mark.parametrize("label", ["node", "instance"])
+async def test_prm_08_pressure_that_is_not_counted_is_not_none(prometheus: PrometheusServer, label: str) -> None:
+    """Zeros everywhere on one node; on the other one somebody waits for a CPU, and nobody for memory: there a container
+    of zeros has no pressure. Where nothing tells nodes apart, zeros of a container tell nothing."""
+    namespace = f"prm-08-{label}"
+    a, idle, b, lone = (ContainerRef(namespace, pod, "app") for pod in ("on-a", "idle-on-a", "on-b", "lone"))
+    for sim, cpu, on in ((a, 0.2, {label: "a"}), (idle, 0.0, {label: "a"}), (b, 0.0, {label: "b"}), (lone, 0.0, {})):
+        labels = {**sim._asdict(), **on, "cluster": namespace}
+        prometheus.write(usage(sim, 0.5, GIB, cluster=namespace, **on))
         prometheus.write(
             [
                 counted(layout.CPU_PRESSURE, labels, cpu, start=1 if cpu else 0),
                 counted(layout.MEMORY_PRESSURE, labels, 0, start=0),
             ]
         )
-    measured = await measure(prometheus.url, {a: SIGNALS_POLICY, b: SIGNALS_POLICY})
-    counts, counts_none = history(measured, a).state, history(measured, b).state
-    np.testing.assert_allclose(counts.signal(Signal.CPU_PRESSURE), 0.2, rtol=1e-4)
-    np.testing.assert_array_equal(counts.signal(Signal.MEMORY_PRESSURE), 0)
+    measured = await measure(prometheus.url, dict.fromkeys((a, idle, b, lone), SIGNALS_POLICY))
+    np.testing.assert_allclose(history(measured, a).state.signal(Signal.CPU_PRESSURE), 0.2, rtol=1e-4)
+    np.testing.assert_array_equal(history(measured, a).state.signal(Signal.MEMORY_PRESSURE), 0)
     for name in (Signal.CPU_PRESSURE, Signal.MEMORY_PRESSURE):
-        assert np.isnan(counts_none.signal(name)).all()
-    assert "prm-08/on-b/app" in reasons(measured)["PsiUnsupported"]
-    assert "on-a" not in reasons(measured)["PsiUnsupported"]
+        np.testing.assert_array_equal(history(measured, idle).state.signal(name), 0)
+        for uncounted in (b, lone):
+            assert np.isnan(history(measured, uncounted).state.signal(name)).all()
+    note = reasons(measured)["PsiUnsupported"]
+    assert f"{namespace}/on-b/app" in note
+    assert f"{namespace}/lone/app" in note
+    assert "on-a" not in note
 
 
 async def test_a_policys_own_signal(prometheus: PrometheusServer) -> None:
@@ -282,7 +289,8 @@ def test_every_query_is_promql_and_answered(prometheus: PrometheusServer, names:
     one = Layout(variants=layout.VARIANTS[:1], gpu=names, cluster=('cluster="eu"',), matchers=('job="kubelet"',))
     asked_for = readings(one, {PodRef("n", "a.b-0")}, {"app"}, 300, frozenset(Signal), {"own": OWN})
     assert {reading.name for reading in asked_for} == {"cpu", "memory", *Signal, "own"}
-    for query in (*(reading.query(60) for reading in asked_for), gpus_attributed(one), gpus_unattributed(one)):
+    of_any = (gpus_attributed(one, {"sim"}), gpus_unattributed(one), gpu_blanks(one, 600, 15))
+    for query in (*(reading.query(60) for reading in asked_for), *of_any):
         promql_parser.parse(query)
         prometheus.query(query)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from requests_aws4auth import AWS4Auth
 
 from autoscaler.adapters.prometheus.access import Access, SigV4
 from tests.adapters.prometheus.guards import Asked, guarded
+from tests.adapters.prometheus.sockets import response, writing
 from tests.adapters.prometheus.test_access import let_in, turned_away
 from tests.rig.prometheus_server import PrometheusServer
 
@@ -91,3 +94,70 @@ async def test_without_keys_the_remedy_is_named() -> None:
     error = await turned_away(Access("http://127.0.0.1:1", SigV4("eu-central-1", "aps", "nobody")))
     assert "ProfileNotFound" in error.text
     assert "nobody" in error.text
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("/nonexistent/program", "FileNotFoundError: [Errno 2] No such file or directory: '/nonexistent/program'"),
+        ("/bin/false", "CredentialRetrievalError"),
+        (f"/bin/echo {SECRET}", "JSONDecodeError: Expecting value"),
+        ("/bin/echo '[1]'", "AttributeError"),
+        ("/bin/echo 'never closed", "ValueError: No closing quotation"),
+    ],
+)
+async def test_a_program_that_gives_no_keys(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, program: str, words: str
+) -> None:
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    error = await turned_away(Access("http://127.0.0.1:1", SigV4("eu-central-1", "aps")))
+    assert error.text.startswith(f"is not asked: prometheus.auth.sigv4: {words}")
+    assert SECRET not in error.text
+    assert not caplog.records
+
+
+@pytest.fixture
+def identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A pod that has a role by its token."""
+    file = tmp_path / "identity"
+    file.write_text("token-of-the-pod")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/metrics")
+    return file
+
+
+async def test_a_token_of_a_pod_that_is_not_there(identity: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """botocore would log it with a traceback."""
+    caplog.set_level(logging.INFO)
+    identity.unlink()
+    error = await turned_away(Access("http://127.0.0.1:1", SigV4("eu-central-1", "aps")))
+    assert f"FileNotFoundError: [Errno 2] No such file or directory: '{identity}'" in error.text
+    assert not caplog.records
+
+
+async def test_a_role_that_may_not_be_taken(identity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>No; run this</Message></Error></ErrorResponse>"
+    with writing(lambda send: send(response(refusal, status=b"403 No"))) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        error = await turned_away(Access("http://127.0.0.1:1", SigV4("eu-central-1", "aps")))
+    assert "ClientError: An error occurred (AccessDenied)" in error.text
+    assert "No, run this" in error.text
+
+
+async def test_a_server_of_roles_that_hangs(identity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore's own patience is a minute, and that several times."""
+    with writing(lambda send: time.sleep(2)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        began_s = time.monotonic()
+        error = await turned_away(Access("http://127.0.0.1:1", SigV4("eu-central-1", "aps"), timeout_s=0.2))
+        assert time.monotonic() - began_s < 1.5
+    assert "ReadTimeoutError" in error.text
+
+
+@pytest.mark.parametrize("words", ["Signature expired: 20261130T070000Z is now earlier than", "RequestTimeTooSkewed"])
+async def test_clocks_that_differ_are_named(prometheus: PrometheusServer, words: str) -> None:
+    async with guarded(prometheus.url, lambda asked: web.Response(status=403, text=words)) as guard:
+        error = await turned_away(Access(guard.url, SigV4("eu-central-1", "aps", "monitoring")))
+    assert error.text == (
+        "refuses access (HTTP 403): its clock and this one differ by more than signatures allow; set both by NTP"
+    )

@@ -378,6 +378,43 @@ async def test_back_fills_wait_for_what_is_up_to_date() -> None:
         assert history(await metrics.measure_once(), ref("b")).newest_at == END + 60
 
 
+@pytest.mark.parametrize(("most_past", "minutes"), [(2 * 2 * 60, 60), (2 * 2 * 60 - 1, 59), (2 * 2 * 20, 20), (1, 1)])
+async def test_a_back_fill_that_is_too_much_in_all_is_shortened_and_its_histories_say_so(
+    most_past: int, minutes: int
+) -> None:
+    server = fake("a", "b")
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=most_past)
+        metrics.follow(dict.fromkeys(server.usage, POLICY))
+        found = history(await metrics.measure_once(), ref("a"))
+        metrics.close()
+    assert len(found.state) == minutes
+    assert found.unread_before == (found.first_at if minutes < 60 else 0)
+
+
+async def test_a_shortened_look_back_that_begins_before_the_samples_has_left_nothing_out() -> None:
+    server = FakePrometheus(NOW, {ref("a"): (lambda at: cores(at) if at > END - 600 else NAN, nothing)})
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 20)
+        metrics.follow({ref("a"): POLICY})
+        assert history(await metrics.measure_once(), ref("a")).unread_before == 0
+        metrics.close()
+
+
+async def test_pods_are_halved_until_a_single_instant_of_them_is_answered() -> None:
+    server = fake(*(f"p{i}" for i in range(8)))
+
+    def overloaded(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        much = path.endswith("query_range") and form["query"].count("|") > 1
+        return refusal(422, "execution", "would load too many samples into memory: too many samples") if much else None
+
+    server.intercept = overloaded
+    async with measuring(server, dict.fromkeys(server.usage, replace(POLICY, grid=Grid(60, 180)))) as metrics:
+        measured = await metrics.measure_once()
+    assert reasons(measured) == []
+    assert all(len(history(measured, container).state) == 3 for container in server.usage)
+
+
 @pytest.mark.parametrize("failures", [1, 2, 3])
 async def test_what_may_pass_is_tried_three_times(failures: int) -> None:
     server = fake("a")
@@ -499,12 +536,13 @@ async def test_prometheus_clock_wins_when_it_differs(ahead: int) -> None:
 
 async def test_progress_counts_requests() -> None:
     server = fake(*(f"p{i}" for i in range(300)))
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int]] = []
     wanted = {container: replace(POLICY, grid=Grid(60, 6 * 3600)) for container in server.usage}
     async with measuring(server, wanted) as metrics:
-        await metrics.measure_once(lambda done, total: seen.append((done, total)))
-    assert [done for done, _ in seen] == list(range(1, len(server.ranges) + 1))
-    assert {total for _, total in seen} == {len(server.ranges)}
+        await metrics.measure_once(lambda *told: seen.append(told))
+    assert [done for done, _, _ in seen] == list(range(1, len(server.ranges) + 1))
+    assert {total for _, total, _ in seen} == {len(server.ranges)}
+    assert {samples for _, _, samples in seen} == {2 * 300 * 360}
     assert len(server.ranges) > 2
 
 
@@ -639,19 +677,45 @@ async def test_a_turn_for_2000_pods_costs_few_queries_and_no_answer_is_large() -
             counts.append(len(server.requests))
             for form in server.ranges:
                 assert 2000 * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= 100_000
-    assert max(counts) <= 7  # 7 more every ten minutes: at most 12
+    assert max(counts) == 3  # and questions about what is behind the endpoint, every ten minutes: at most 12
     assert measured.problems == ()
 
 
 async def test_a_turn_with_every_signal_costs_no_more_than_twelve_queries() -> None:
     server = fake(*(f"p-{i}" for i in range(2000)), now=NOW - NOW % 60 + 10)
+    server.in_use = dict.fromkeys(server.usage, GIB)
     policy = replace(SIGNALS_POLICY, grid=Grid(60, 180))
     async with measuring(server, dict.fromkeys(server.usage, policy), timeout_s=60) as metrics:
         await metrics.measure_once()
         server.now += 60
         server.requests.clear()
         await metrics.measure_once()
-        assert len(server.requests) == 4 + len(Signal) <= 12
+        assert len(server.requests) == 3 + len(Signal) < 12
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_the_clock_is_asked_for_where_the_answer_about_memory_in_use_does_not_show_it(there: bool) -> None:
+    server = fake("a")
+    server.in_use = {ref("a"): GIB}
+    async with measuring(server, {ref("a"): POLICY}) as metrics:
+        await metrics.measure_once()
+        server.in_use = server.in_use if there else {}
+        server.now += 60
+        server.requests.clear()
+        await metrics.measure_once()
+        assert sum(form["query"] == "time()" for _, form in server.requests) == (0 if there else 1)
+
+
+async def test_a_clock_that_begins_to_differ_is_found_in_the_next_turn() -> None:
+    server, ahead = fake("a"), timedelta()
+    server.in_use = {ref("a"): GIB}
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock - ahead)
+        metrics.follow({ref("a"): POLICY})
+        assert reasons(await metrics.measure_once()) == []
+        ahead = timedelta(seconds=31)
+        assert reasons(await metrics.measure_once()) == ["ClockSkew"]
+        metrics.close()
 
 
 async def test_what_cannot_be_compared_is_said_and_without_clusters_nothing_is_read() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autoscaler.adapters.prometheus.answers import MetricsError, Series
+from autoscaler.adapters.prometheus.copies import disputes_in
 from autoscaler.adapters.prometheus.layout import ANY, VARIANTS
-from autoscaler.adapters.prometheus.survey import VALID_S, Survey, disputes_in
+from autoscaler.adapters.prometheus.survey import VALID_S, Survey
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import PodRef
 from autoscaler.core.problems import Trouble
@@ -28,12 +29,16 @@ class Endpoint:
         self.series = list(series)
         self.asked: list[str] = []
         self.scraped_at = [0.0, 15.0]
+        self.answers: dict[str, list[Series]] = {}
         self.fails: Callable[[str], bool] = lambda query: False
 
     async def __call__(self, query: str) -> list[Series]:
         self.asked.append(query)
         if self.fails(query):
             raise MetricsError(422, "execution", "query processing would load too many samples into memory")
+        for word, answer in self.answers.items():
+            if word in query:
+                return answer
         if query.endswith("s]"):
             at = np.asarray(self.scraped_at)
             return [Series(self.series[0].labels, at, np.ones_like(at))]
@@ -50,11 +55,65 @@ async def test_it_is_asked_for_every_ten_minutes() -> None:
     endpoint, survey = Endpoint(sim()), Survey(ANY)
     await survey.renew(endpoint, {SIM}, 0)
     first = len(endpoint.asked)
-    assert first <= 7
+    assert first == 8
     await survey.renew(endpoint, {SIM}, VALID_S - 1)
     assert len(endpoint.asked) == first
     await survey.renew(endpoint, {SIM}, VALID_S)
     assert len(endpoint.asked) == 2 * first
+
+
+@pytest.mark.parametrize("room", [-3, 1, 3])
+async def test_questions_take_turns_where_there_is_room_for_few(room: int) -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0, gpus=True, room=room)
+    every = sorted(endpoint.asked)
+    assert len(every) == 11  # there is no bound before the cluster is known
+    endpoint.asked.clear()
+    for turn in range(11):
+        before = len(endpoint.asked)
+        await survey.renew(endpoint, {SIM}, VALID_S + turn, gpus=True, room=room)
+        assert len(endpoint.asked) - before <= max(1, room)
+    assert sorted(endpoint.asked) == every
+
+
+async def test_a_question_that_fails_does_not_keep_the_others_from_being_put() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    endpoint.fails = lambda query: "avg_over_time" in query
+    endpoint.asked.clear()
+    for turn in range(2):
+        with pytest.raises(MetricsError):
+            await survey.renew(endpoint, {SIM}, VALID_S + turn)
+    assert len(endpoint.asked) == 9  # all eight, and the one that fails again
+
+
+async def test_the_way_of_labelling_that_was_found_is_asked_for_first() -> None:
+    endpoint = Endpoint(one(exported_namespace="sim", exported_pod="sim-0"))
+    survey = Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    endpoint.asked.clear()
+    await survey.renew(endpoint, {SIM}, VALID_S)
+    assert sum(query.startswith("count by (cluster") for query in endpoint.asked) == 1
+    endpoint.series = [sim()]
+    await survey.renew(endpoint, {SIM}, 2 * VALID_S)
+    assert survey.layout.names.pod == "pod"
+
+
+async def test_copies_and_numbers_for_none_are_said_with_their_number() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.answers = {
+        "label_replace(count": [one(3, of="sources"), one(5, of="series")],
+        "2147483632": [one(40)],
+    }
+    await survey.renew(endpoint, {SIM}, 0, gpus=True)
+    said = {note.reason: note.detail for note in survey.notes}
+    assert said[Trouble.AMBIGUOUS_SOURCE].startswith("3 containers are scraped by several of job and metrics_path")
+    assert said[Trouble.DUPLICATE_SERIES].startswith("2 containers are there several times")
+    assert said[Trouble.SENTINEL_SAMPLES].startswith("40 samples of GPUs in 10 minutes")
+    assert (survey.take_blanks(), survey.take_blanks()) == (40, 0)
+    endpoint.answers = {}
+    await survey.renew(endpoint, {SIM}, VALID_S, gpus=True)
+    assert {note.reason for note in survey.notes} == {Trouble.HISTORY_LIMITED_TO_LIVE_PODS}
 
 
 async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> None:
@@ -64,7 +123,7 @@ async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> 
     assert survey.usable
     assert survey.notes == ()
     await survey.renew(endpoint, {SIM}, VALID_S - 1)
-    assert len(endpoint.asked) == 7
+    assert len(endpoint.asked) == 8
 
 
 async def test_a_server_that_refuses_questions_about_gpus_is_asked_for_the_rest() -> None:

@@ -40,7 +40,7 @@ NOW = 1_795_759_217
         (302, "empty", "login page", Failure.CREDENTIALS),
         (422, "execution", "would load too many samples", Failure.TOO_MUCH),
         (400, "bad_data", "exceeded maximum resolution of 11,000 points", Failure.TOO_MUCH),
-        (200, "too_large", "64 MiB", Failure.TOO_MUCH),
+        (200, "too_large", "16 MiB", Failure.TOO_MUCH),
         (422, "execution", "found duplicate series", Failure.QUERY),
         (400, "bad_data", "parse error", Failure.QUERY),
         (429, "too_many_requests", "slow down", Failure.SERVER),
@@ -64,7 +64,7 @@ def exposed(traffic: Traffic) -> dict[str, float]:
 
 async def test_what_is_asked_and_answered_is_counted_and_each_try_counts() -> None:
     requests: list[str] = []
-    vector = [{"metric": {}, "value": [NOW, value]} for value in ("1", "2")]
+    vector = [{"metric": {"copy": value}, "value": [NOW, value]} for value in ("1", "2")]
 
     async def handler(request: web.Request) -> web.StreamResponse:
         requests.append(request.path)
@@ -84,6 +84,7 @@ async def test_what_is_asked_and_answered_is_counted_and_each_try_counts() -> No
         "samples_total": 4,
         **{f'failures_total{{kind="{kind}"}}': kind is Failure.SERVER for kind in Failure},
         'dropped_samples_total{reason="NonFiniteSamples"}': 0,
+        'dropped_samples_total{reason="SentinelSamples"}': 0,
         'ignored_series_total{reason="UnknownPod"}': 0,
     }
 
@@ -102,6 +103,22 @@ async def test_prm_11_samples_that_are_no_numbers_are_counted() -> None:
     assert cpu[np.isfinite(cpu)].tolist() == [1, 2]
     assert traffic.counts().not_finite == 3
     assert exposed(traffic)['dropped_samples_total{reason="NonFiniteSamples"}'] == 3
+
+
+async def test_between_the_instants_that_were_asked_for_nothing_counts_and_of_copies_the_greatest() -> None:
+    """As of a server that takes no notice of `step`, or of `by`."""
+    at = range(NOW // 60 * 60 - 300, NOW // 60 * 60, 60)
+    values = [[stamp + aside, value] for stamp in at for aside, value in ((0, "2"), (15, "3"), (45, "4"))]
+    copies = [[stamp, str(n)] for n, stamp in enumerate(at)]
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.Response | None:
+        both = {"first": values, "second": copies}
+        series = [{"metric": SIM._asdict() | {"id": name}, "values": found} for name, found in both.items()]
+        return result("matrix", series) if asks_cpu(path, form) else None
+
+    found, _ = await measured(FakePrometheus(NOW, {SIM: (lambda at: 0, lambda at: 1e9)}, intercept), {SIM: POLICY})
+    cpu = history(found, SIM).state.cpu
+    assert cpu[np.isfinite(cpu)].tolist() == [2, 2, 2, 3, 4]
 
 
 async def test_series_of_pods_that_are_not_followed_are_counted() -> None:

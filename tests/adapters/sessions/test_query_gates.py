@@ -31,7 +31,9 @@ def vector(*series: tuple[Mapping[str, str], str]) -> web.Response:
 
 
 def of(*values: str, **labels: str) -> web.Response:
-    return vector(*(({"namespace": "sim", "pod": "bridge-0", **labels}, value) for value in values))
+    """Several values: of a query that leaves another label."""
+    one = {"namespace": "sim", "pod": "bridge-0", **labels}
+    return vector(*(({**one, "user": str(n)} if n else one, value) for n, value in enumerate(values)))
 
 
 @asynccontextmanager
