@@ -28,6 +28,7 @@ from autoscaler.plugins import discover
 from autoscaler.recommenders.parameters import parse_duration
 from autoscaler.strictyaml import Refused
 from autoscaler.traces.judging import TraceError
+from autoscaler.traces.reading import read_trace
 
 FAILED = 3
 """Exit status when a `--fail-if` holds."""
@@ -272,7 +273,8 @@ def _entrants(
 
 
 def _run(asked: _Asked) -> list[Result]:
-    tasks = [Task(path, entrant, asked.terms, asked.room) for entrant in asked.entrants for path in asked.traces]
+    traces = [read_trace(path) for path in asked.traces]
+    tasks = [Task(trace, entrant, asked.terms, asked.room) for entrant in asked.entrants for trace in traces]
     outcomes = replayed(tasks, turns(tasks), asked.jobs)
     each = len(asked.traces)
     return [
