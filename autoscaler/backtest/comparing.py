@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """Today's size (cores, bytes), how it would have done, and what changes against it.
+    """Today's size (cores, bytes), how it would have done, and what changes against it. Where less than that is
+    reserved today, slack and hours are of what is.
 
     `reserved_change_percent`: of what today's size reserves; negative is less. `oom_avoided`: OOM episodes under
     today's size in which the new limits would have been enough; `oom_caused`: the other way round.
@@ -28,12 +29,26 @@ class Counterfactual:
 
 
 def against(
-    demand: Values, limit: Values, size: float, step_s: float, unscored: int = 0, *, kills: bool = True
+    demand: Values,
+    limit: Values,
+    size: float,
+    step_s: float,
+    unscored: int = 0,
+    *,
+    kills: bool = True,
+    reserved_size: float | None = None,
 ) -> Counterfactual:
-    """Compare limits with a size that stays. The first samples do not count, as in `score`, which says what it needs
-    and raises."""
-    constant = np.full(len(limit), size)
-    today = score(demand, constant, step_s, unscored, kills=kills)
+    """Compare limits with a size that stays, of which `reserved_size` is reserved; None: all. The first samples do not
+    count, as in `score`, which says what it needs and raises."""
+    today = score(demand, np.full(len(limit), size), step_s, unscored, kills=kills)
+    if reserved_size is not None:
+        held = score(demand, np.full(len(limit), reserved_size), step_s, unscored, kills=kills)
+        today = replace(
+            today,
+            slack_percent=held.slack_percent,
+            slack_hours=held.slack_hours,
+            reserved_hours=held.reserved_hours,
+        )
     wanted, given = demand[unscored:], limit[unscored:]
     reserved = float(given[np.isfinite(wanted)].sum()) * step_s / 3600
     over, over_today = (wanted > given, wanted > size) if kills else (np.zeros(len(wanted), np.bool_),) * 2

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from autoscaler.backtest import oracles
 from autoscaler.backtest.comparing import Counterfactual, against
 from autoscaler.backtest.demand import Demand, Replayed, ReplayError, demand_of
@@ -32,6 +34,7 @@ class Terms:
 
     `soft`: CPU is requested and not limited. `closed`: what is wanted depends on what there was (pressure.py). `today`:
     the size that runs now, in cores or bytes, with which a replay begins; None: twice the peak of the first hour.
+    `requested`: what is reserved today, if that is not the same.
     """
 
     replayed: Replayed
@@ -40,6 +43,7 @@ class Terms:
     soft: bool = False
     closed: bool = False
     today: float | None = None
+    requested: float | None = None
 
     def idle(self, demand: Demand) -> int:
         """The turns at the start in which nothing is decided."""
@@ -79,6 +83,9 @@ def demand_for(trace: Trace, terms: Terms) -> Demand:
     if len(demand.values) <= terms.unscored(demand):
         hours = len(demand.values) * demand.step_s / 3600
         raise ReplayError(f"trace {trace.name} lasts {hours:g} h, which is all warm-up; give a shorter --warmup")
+    if not np.isfinite(demand.values[terms.unscored(demand) :]).any():
+        column = terms.replayed.column
+        raise ReplayError(f"trace {trace.name} has no {column} after the warm-up; give a shorter --warmup")
     return demand
 
 
@@ -124,7 +131,7 @@ def policy_demands(trace: Trace, policy: Policy, terms: Terms) -> Mapping[Resour
     demands = {terms.replayed.resource: demand_for(trace, each)}
     for other in (Replayed.CPU, Replayed.MEMORY):
         if other is not terms.replayed and other.resource in controlled and other.column in trace.columns:
-            demands[other.resource] = demand_for(trace, replace(each, replayed=other, today=None))
+            demands[other.resource] = demand_for(trace, replace(each, replayed=other, today=None, requested=None))
     return demands
 
 
@@ -139,7 +146,15 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
         demand.name,
         score(values, limit, demand.step_s, unscored, kills=kills),
         best.slack_percent(known),
-        against(demand.values, limit, demand.start, demand.step_s, unscored, kills=kills),
+        against(
+            demand.values,
+            limit,
+            demand.start,
+            demand.step_s,
+            unscored,
+            kills=kills,
+            reserved_size=terms.requested,
+        ),
         demand,
         replayed,
     )

@@ -17,11 +17,12 @@ _GIB = float(1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One of those that were replayed, on all traces."""
+    """One of those that were replayed, on all traces. `in_force`: what runs today was found in the cluster."""
 
     label: str
     terms: Terms
     outcomes: Sequence[Outcome]
+    in_force: bool = False
 
     @property
     def mean(self) -> Scores:
@@ -161,11 +162,13 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 def _saved(result: Result) -> str:
     sums = _summed(result.outcomes)
-    if result.terms.today is None:
-        today = "twice the peak of the first hour"
+    if result.in_force:
+        today = "what runs today"
+    elif result.terms.today is None:
+        today = "today's twice the peak of the first hour"
     else:
-        today = _size(result.terms.today, result.terms.replayed)
-    words = f"Against today's {today}: {sums['reserved_change_percent']:+.0f}% reserved"
+        today = f"today's {_size(result.terms.today, result.terms.replayed)}"
+    words = f"Against {today}: {sums['reserved_change_percent']:+.0f}% reserved"
     if any(sums[name] for name in ("deferred", "infeasible", "migrations")):
         asks = f"{sums['deferred']} asks deferred, {sums['infeasible']} infeasible, {sums['migrations']} migrations"
         words = f"{asks}. {words}"
