@@ -28,10 +28,14 @@ _BESIDE: tuple[tuple[str, Column, _Reduce, float], ...] = (
 
 
 class Interval(NamedTuple):
-    """What was in one interval: the memory or CPU in use at its end, and whether demand was above the limit."""
+    """What was in one interval: the memory or CPU in use at its end (NaN: not known), and whether demand was above the
+    limit."""
 
     used: float
     over: bool
+
+
+_UNKNOWN = Interval(float("nan"), False)
 
 
 class Observations:
@@ -97,7 +101,7 @@ class Observations:
                 self._plain[turn] = float(self.wanted[turn])
         found = self._see_one(turn, limit) if self._plain else self._see_many(turn, limit)
         if self._peak is not None:
-            self._highest = limit if found.over else max(self._highest, found.used)
+            self._highest = limit if found.over else float(np.fmax(self._highest, found.used))
             self._peak[turn] = self._highest
         return found
 
@@ -108,7 +112,7 @@ class Observations:
     def _see_one(self, turn: int, limit: float) -> Interval:
         wanted = self._plain[turn]
         if wanted != wanted:  # nothing was recorded
-            return Interval(0.0, False)
+            return _UNKNOWN
         over = wanted > limit
         used = limit if over and not self._soft else wanted
         self._controlled[turn] = used
@@ -123,7 +127,7 @@ class Observations:
         wanted = self.wanted[part]
         known = wanted[np.isfinite(wanted)]
         if not len(known):
-            return Interval(0.0, False)
+            return _UNKNOWN
         over = known > limit
         used = known if self._soft else np.minimum(known, limit)
         is_cpu = self._demand.replayed is Replayed.CPU

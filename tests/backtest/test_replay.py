@@ -199,6 +199,14 @@ def test_what_is_blank_is_not_seen_and_changes_nothing() -> None:
     assert found.scores.days == pytest.approx(2 / 1440)
 
 
+def test_what_is_blank_is_not_taken_for_nothing() -> None:
+    """In a gap it is not known that memory may be lowered."""
+    gib = 2.0**30
+    memory = demand_for(Trace.of("t", 60, {Column.MEMORY: [gib, BLANK, BLANK, gib]}), terms(Replayed.MEMORY))
+    found = run_on(memory, Scripted(lambda _: Target(None, 0.5 * gib)), terms(Replayed.MEMORY))
+    assert found.limit.tolist() == [2 * gib] * 4
+
+
 def test_what_a_recommender_raises_is_told() -> None:
     def fail(_: Situation) -> Target:
         raise RuntimeError("no idea")
