@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ SESSIONS, FRAME_TIME = "sessions", "frameTime"
 """The names by which a recommender may ask for a trace's users, and for its frame time in seconds."""
 
 MEMORY_LIMIT = "memoryLimit"
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 _Reduce = Callable[..., Values]
 _BESIDE: tuple[tuple[str, Column, _Reduce, float], ...] = (
@@ -73,6 +75,8 @@ class Observations:
         self._frame_time = self._signals.get(FRAME_TIME) if demand.replayed is Replayed.CPU and not soft else None
         self._highest = 0.0  # memory since the container started
         self._plain = demand.values.tolist() if demand.per_turn == 1 else []
+        signals = {name: _shown(values) for name, values in self._signals.items()}
+        self._all = Samples(_shown(self._end_at), _shown(self._cpu), _shown(self._memory), signals)
 
     def _own(self, name: str, wanted: frozenset[str], there: bool) -> NDArray[np.float32] | None:
         """A signal that depends on the limits; None if it is not asked for, or not there."""
@@ -142,12 +146,11 @@ class Observations:
 
     def between(self, first: int, last: int) -> Samples:
         """The samples of the turns from `first` up to `last`, exclusive. They cannot be written to."""
-        part = slice(first, last)
-        end_at, cpu, memory = self._end_at[part], self._cpu[part], self._memory[part]
-        end_at.flags.writeable = cpu.flags.writeable = memory.flags.writeable = False
-        if not self._signals:
-            return Samples(end_at, cpu, memory)
-        signals = {name: values[part] for name, values in self._signals.items()}
-        for values in signals.values():
-            values.flags.writeable = False
-        return Samples(end_at, cpu, memory, signals)
+        return self._all[first:last]
+
+
+def _shown(values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The same values, filled in as turns pass, which those who are shown them cannot change."""
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown
