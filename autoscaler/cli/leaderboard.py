@@ -82,16 +82,26 @@ def leaderboard(
     with as_file(files("autoscaler.simulator") / "traces") as shipped:
         try:
             public = [read_trace(path) for path in _public(shipped, folder)]
-            bridges = [replace(generate(name, seed), name=name) for name in scenarios]
-            plans = [
-                *(_plan("public traces", public, Terms(each, _PUBLIC_S)) for each in Replayed),
-                *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
-            ]
             with redirect_stdout(sys.stderr):  # plug-ins may print
-                boards = _held([plan for plan in plans if plan[2]], names, jobs)
+                text = page(public, scenarios, seed, names, jobs)
         except (TraceError, ReplayError) as error:
             raise click.ClickException(str(error)) from None
-    text = as_markdown(boards, [trace.name for trace in public], scenarios, seed)
+    put(text, output)
+
+
+def page(public: Sequence[Trace], scenarios: Sequence[str], seed: int, names: Sequence[str], jobs: int | None) -> str:
+    """All recommenders of these names on all of these. Raises `ReplayError`."""
+    bridges = [replace(generate(name, seed), name=name) for name in scenarios]
+    plans = [
+        *(_plan("public traces", public, Terms(each, _PUBLIC_S)) for each in Replayed),
+        *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
+    ]
+    boards = _held([plan for plan in plans if plan[2]], names, jobs)
+    return as_markdown(boards, [trace.name for trace in public], scenarios, seed)
+
+
+def put(text: str, output: Path | None) -> None:
+    """Write the page to a file, or stdout. Raises `click.ClickException`."""
     if output is None:
         click.echo(text, nl=False)
         return
