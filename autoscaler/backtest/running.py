@@ -34,7 +34,8 @@ class Terms:
 
     `soft`: CPU is requested and not limited. `closed`: what is wanted depends on what there was (pressure.py). `today`:
     the size that runs now, in cores or bytes, with which a replay begins; None: twice the peak of the first hour.
-    `requested`: what is reserved today, if that is not the same.
+    `requested`: what is reserved today, if that is not the same. `paced`: look for the oracle that changes as often as
+    who is replayed, too, which takes a while.
     """
 
     replayed: Replayed
@@ -44,6 +45,7 @@ class Terms:
     closed: bool = False
     today: float | None = None
     requested: float | None = None
+    paced: bool = False
 
     def idle(self, demand: Demand) -> int:
         """The turns at the start in which nothing is decided."""
@@ -56,7 +58,8 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """How one trace went. `oracle_slack_percent`: of the least that could have been reserved with one change an hour.
+    """How one trace went. `oracle_slack_percent`: of the least that could have been reserved with one change an hour;
+    `paced_slack_percent`: with as many changes as there were, None if that was not looked for.
 
     `demand` and `replay`: of which these are the figures.
     """
@@ -67,6 +70,7 @@ class Outcome:
     today: Counterfactual
     demand: Demand
     replay: Replay
+    paced_slack_percent: float | None = None
 
     @property
     def held(self) -> Mapping[Reason, int]:
@@ -142,9 +146,11 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
     scored = values[unscored:]
     known = scored[scored == scored]
     best = oracles.with_pieces(known, max(1, ORACLE_S // demand.step_s))
+    scores = score(values, limit, demand.step_s, unscored, kills=kills)
+    paced = oracles.with_changes(known, scores.resizes, demand.step_s).slack_percent(known) if terms.paced else None
     return Outcome(
         demand.name,
-        score(values, limit, demand.step_s, unscored, kills=kills),
+        scores,
         best.slack_percent(known),
         against(
             demand.values,
@@ -157,4 +163,5 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
         ),
         demand,
         replayed,
+        paced,
     )

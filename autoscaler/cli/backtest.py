@@ -112,6 +112,13 @@ _AMOUNTS = "cpu=16,memory=64Gi"
     help="The size that runs now: where the replay starts, and what it is compared with.",
 )
 @click.option(
+    "--as-often",
+    "paced",
+    is_flag=True,
+    help="Show the least slack with as many resizes as each made, too: what is lost by when, not by how often. It takes"
+    " seconds a trace.",
+)
+@click.option(
     "--fail-if",
     "conditions",
     type=ConditionType(),
@@ -148,6 +155,7 @@ def backtest(
     interval: timedelta,
     warmup: timedelta,
     today: dict[Replayed, float],
+    paced: bool,
     conditions: tuple[Condition, ...],
     jobs: int | None,
     output: str,
@@ -183,6 +191,7 @@ def backtest(
         soft=limit == "soft",
         closed=mode == "closed",
         today=today.get(replayed),
+        paced=paced,
     )
     if (node or others) and not tried_policies and last is None:
         raise click.BadParameter("a node counts for policies alone; give a --policy", param_hint="'--node'")
