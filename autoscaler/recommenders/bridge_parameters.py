@@ -73,7 +73,7 @@ class CpuParameters(Parameters):
         4.0, description="The most that a size which is used up may become, in times of the level."
     )
     sessions_half_life: HalfLife = Field(
-        timedelta(hours=12),
+        timedelta(hours=6),
         description="Age at which what so many users took counts half. Is read where the policy defines the signal "
         "`sessions`.",
     )

@@ -187,7 +187,7 @@ def test_what_so_many_users_took_is_there_when_they_come_back() -> None:
     usage = [0.2] * 120 + [3.0] * 120 + [0.2] * 119 + [0.3]
     users = {"sessions": [*_users(0, 10, 0)[:-1], 9.0]}
     answer = asked(minutes(usage, signals=users), size(0.5))
-    assert answer.cpu == pytest.approx(3.0 * 2 ** (-2 / 12), rel=0.01)
+    assert answer.cpu == pytest.approx(3.0 * 2 ** (-2 / 6), rel=0.01)
     assert steps(answer, Resource.CPU)["sessions"].because == "8-15 users took up to so much 2h ago, fading"
     assert adds_up(answer)
     fewer = asked(minutes(usage, signals={"sessions": [*users["sessions"][:-1], 7.0]}), size(0.5))
@@ -197,7 +197,7 @@ def test_what_so_many_users_took_is_there_when_they_come_back() -> None:
 def test_nothing_is_lowered_to_less_than_what_those_who_are_there_took() -> None:
     usage = [0.2] * 120 + [3.0] * 20 + [1.0] * 220
     answer = asked(minutes(usage, signals={"sessions": [5.0] * 360}), size(4.0))
-    assert answer.cpu == pytest.approx(3.0 * 2 ** (-220 / 720), rel=0.01)
+    assert answer.cpu == pytest.approx(3.0 * 2 ** (-220 / 360), rel=0.01)
     assert asked(minutes(usage), size(4.0)).cpu == pytest.approx(1.2)
 
 
