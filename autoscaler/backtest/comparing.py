@@ -14,14 +14,15 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """Today's size (cores, bytes), how it would have done, and what changes against it. Where less than that is
-    reserved today, slack and hours are of what is.
+    """Today's size (cores, bytes), how it would have done, and what changes against it. `reserved`: what is reserved
+    today, of which slack and hours are.
 
     `reserved_change_percent`: of what today's size reserves; negative is less. `oom_avoided`: OOM episodes under
     today's size in which the new limits would have been enough; `oom_caused`: the other way round.
     """
 
     size: float
+    reserved: float
     scores: Scores
     reserved_change_percent: float
     oom_avoided: int
@@ -50,12 +51,13 @@ def against(
             reserved_hours=held.reserved_hours,
         )
     wanted, given = demand[unscored:], limit[unscored:]
-    reserved = float(given[np.isfinite(wanted)].sum()) * step_s / 3600
+    hours = float(given[np.isfinite(wanted)].sum()) * step_s / 3600
     over, over_today = (wanted > given, wanted > size) if kills else (np.zeros(len(wanted), np.bool_),) * 2
     return Counterfactual(
         size,
+        size if reserved_size is None else reserved_size,
         today,
-        100 * (reserved / today.reserved_hours - 1) if today.reserved_hours else 0.0,
+        100 * (hours / today.reserved_hours - 1) if today.reserved_hours else 0.0,
         _episodes_without(over_today, over),
         _episodes_without(over, over_today),
     )

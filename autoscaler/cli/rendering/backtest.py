@@ -64,7 +64,7 @@ def _trace(one: Outcome, terms: Terms) -> dict[str, Any]:
         "reserved_change_percent": one.today.reserved_change_percent,
         "oom_avoided": one.today.oom_avoided,
         "oom_caused": one.today.oom_caused,
-        "today": {"size": one.today.size, **asdict(one.today.scores)},
+        "today": {"size": one.today.size, "reserved": one.today.reserved, **asdict(one.today.scores)},
         "deferred": one.replay.deferred,
         "infeasible": one.replay.infeasible,
         "migrations": one.replay.migrations,
