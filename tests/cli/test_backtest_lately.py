@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -96,14 +97,15 @@ def test_what_prometheus_has_is_replayed_against_what_runs_today(
     assert backtest(wiring, policies, "--last", "14d", "--save-traces", kept, "--html", page, *arguments) == 0
     assert "Against 2 GiB, 1.5 of it reserved, all the time" in page.read_text()
     found, err = document(capsys)
-    assert "of the last 14d there is 4h of lately/bridge-0/app; its retention is shorter, or they are younger" in err
+    there = r"of the last 14d there is (3h59m|4h|4h1m) of lately/bridge-0/app; its retention is shorter, or they are "
+    assert re.search(there, err)
     assert "queries" in err
     (one,) = found["traces"]
     assert one["trace"] == "lately/bridge-0/app"
     assert (one["oom_avoided"], one["oom_caused"]) == (1, 0)
     assert (one["today"]["size"], one["today"]["reserved"], one["today"]["oom_episodes"]) == (2 * GIB, 1.5 * GIB, 1)
     # three hours less ten minutes are scored; today 1.5 GiB are reserved of the limit of 2
-    assert one["today"]["reserved_hours"] == pytest.approx(1.5 * GIB * 17 / 6, rel=0.01)
+    assert one["today"]["reserved_hours"] == pytest.approx(1.5 * GIB * 17 / 6, rel=0.02)
     assert one["reserved_change_percent"] == pytest.approx(
         100 * (one["reserved_hours"] / one["today"]["reserved_hours"] - 1)
     )
