@@ -216,7 +216,7 @@ class Loop:
         done = await self._act(plan, beside=True)
         if done:
             self._learn(snapshot, config, done)
-            self._record(Turn(0, Wake(WakeKind.DEADLINE, due), _since(started), plan, done))
+            self._record(Turn(self._turns + 1, Wake(WakeKind.DEADLINE, due), _since(started), plan, done))
         for one in done:
             self._due.pop(one.decision.pod.ref, None)
             if (wait := self._wait(one, snapshot.taken_at)) is not None:
@@ -224,8 +224,8 @@ class Loop:
         return due
 
     def _record(self, turn: Turn) -> None:
-        self._turns += 1
-        self._journal.record(replace(turn, number=self._turns))
+        self._turns = turn.number
+        self._journal.record(turn)
 
     async def turn(self, wake: Wake) -> Turn:
         """One turn: decide about everything on a tick, about the pods that are due on a deadline, or that changed.
@@ -255,7 +255,7 @@ class Loop:
         try:
             snapshot = await self._cluster.observe()
         except Unavailable as error:
-            return Turn(0, wake, _since(started), unavailable=str(error), leading=leading)
+            return Turn(self._turns + 1, wake, _since(started), unavailable=str(error), leading=leading)
         if wake.kind is WakeKind.TICK:
             self._metrics.follow(select(snapshot, config))
         scope = self._scope(wake, snapshot)
@@ -267,7 +267,7 @@ class Loop:
         self._notes = learn_wishes(self._notes, plan)
         self._follow_sessions(wake, plan)
         done += moved
-        return Turn(0, wake, _since(started), plan, done, leading=leading or bool(done))
+        return Turn(self._turns + 1, wake, _since(started), plan, done, leading=leading or bool(done))
 
     async def _move(self, plan: Plan, config: Config) -> tuple[Done, ...]:
         """Move pods, one after the other, each only if the newest state still says so: what the last move did counts in

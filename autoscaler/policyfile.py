@@ -100,7 +100,7 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         needs = params.needs()
         recommender = factory(params)
         hash(recommender.fold_key)  # asked for in each turn: what it raises is found here, not there
-        reads = frozenset(recommender.signals)  # as well
+        reads, optional = frozenset(recommender.signals), frozenset(recommender.optional_signals)  # as well
     except (Refused, KeyboardInterrupt):
         raise
     except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
@@ -110,7 +110,7 @@ def _recommender(spec: Spec, document: Document, catalog: Catalog) -> Recommende
         need, lookback = format_duration(needs), format_duration(spec.metrics.lookback)
         why = f"{lookback} is shorter than the {need} of history that recommender {section.name} needs"
         raise Refused([document.fault(("spec", "metrics", "lookback"), f"{why}; write at least {need}")])
-    if lacking := sorted(reads - frozenset(Signal) - spec.metrics.signals.keys()):
+    if lacking := sorted(reads - optional - frozenset(Signal) - spec.metrics.signals.keys()):
         text = f"recommender {section.name} reads {', '.join(map(str, lacking))}; define that under metrics.signals"
         raise Refused([document.fault(("spec", "recommender", "name"), text)])
     return recommender

@@ -1,7 +1,8 @@
 """Time of each shipped recommender for 20,000 containers on one core: folding one more sample, and the answers.
 
-`python -m bench.recommenders`. Every container has four days of samples behind it, and states of its own. Prints the
-median of five rounds, of process time, once for each recommender with its default parameters.
+`python -m bench.recommenders`. Every container has four days of samples behind it, states of its own, and a size and a
+limit in force. Prints the median of five rounds, of process time, once for each recommender with its default
+parameters.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.cli.wiring import relax_garbage_collection
-from autoscaler.core.model import Resources
-from autoscaler.core.recommender import EMPTY, Recommender, Samples, Situation
+from autoscaler.core.model import ResourceList, Resources
+from autoscaler.core.recommender import EMPTY, Recommender, Samples, Signal, Situation
+from autoscaler.core.units import Bytes, Millicores
 from autoscaler.plugins import discover
 
 _CONTAINERS, _KINDS, _ROUNDS, _BLOCK_S = 20_000, 20, 5, 300
 _T0 = 1_700_006_400
+_IN_FORCE = ResourceList(Millicores(2000), Bytes(2 << 30))
 
 
 def _past(seed: int) -> Samples:
@@ -40,12 +45,13 @@ def _measured(recommender: Recommender[Any]) -> tuple[float, float]:
     end = int(_past(0).end_at[-1])
     for _ in range(_ROUNDS):
         end += _BLOCK_S
-        fresh = Samples.of([end], [1.5], [1.5 * 2.0**30])
+        signals: dict[str, NDArray[np.float32]] = {name: np.zeros(1, np.float32) for name in Signal}
+        fresh = replace(Samples.of([end], [1.5], [1.5 * 2.0**30]), signals=signals)
         started = time.process_time()
         states = [recommender.fold(state, fresh, _BLOCK_S) for state in states]
         folding.append(time.process_time() - started)
         now = datetime.fromtimestamp(end, UTC)
-        asked = [Situation(now, fresh, EMPTY, Resources(), 60, _BLOCK_S) for _ in states]
+        asked = [Situation(now, fresh, EMPTY, Resources(_IN_FORCE, _IN_FORCE), 60, _BLOCK_S) for _ in states]
         started = time.process_time()
         recommender.recommend_many(states, asked)
         answering.append(time.process_time() - started)

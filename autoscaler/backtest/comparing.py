@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,15 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """Today's size (cores, bytes), how it would have done, and what changes against it.
+    """Today's size (cores, bytes), how it would have done, and what changes against it. `reserved`: what is reserved
+    today, of which slack and hours are.
 
     `reserved_change_percent`: of what today's size reserves; negative is less. `oom_avoided`: OOM episodes under
     today's size in which the new limits would have been enough; `oom_caused`: the other way round.
     """
 
     size: float
+    reserved: float
     scores: Scores
     reserved_change_percent: float
     oom_avoided: int
@@ -28,19 +30,34 @@ class Counterfactual:
 
 
 def against(
-    demand: Values, limit: Values, size: float, step_s: float, unscored: int = 0, *, kills: bool = True
+    demand: Values,
+    limit: Values,
+    size: float,
+    step_s: float,
+    unscored: int = 0,
+    *,
+    kills: bool = True,
+    reserved_size: float | None = None,
 ) -> Counterfactual:
-    """Compare limits with a size that stays. The first samples do not count, as in `score`, which says what it needs
-    and raises."""
-    constant = np.full(len(limit), size)
-    today = score(demand, constant, step_s, unscored, kills=kills)
+    """Compare limits with a size that stays, of which `reserved_size` is reserved; None: all. The first samples do not
+    count, as in `score`, which says what it needs and raises."""
+    today = score(demand, np.full(len(limit), size), step_s, unscored, kills=kills)
+    if reserved_size is not None:
+        held = score(demand, np.full(len(limit), reserved_size), step_s, unscored, kills=kills)
+        today = replace(
+            today,
+            slack_percent=held.slack_percent,
+            slack_hours=held.slack_hours,
+            reserved_hours=held.reserved_hours,
+        )
     wanted, given = demand[unscored:], limit[unscored:]
-    reserved = float(given[np.isfinite(wanted)].sum()) * step_s / 3600
+    hours = float(given[np.isfinite(wanted)].sum()) * step_s / 3600
     over, over_today = (wanted > given, wanted > size) if kills else (np.zeros(len(wanted), np.bool_),) * 2
     return Counterfactual(
         size,
+        size if reserved_size is None else reserved_size,
         today,
-        100 * (reserved / today.reserved_hours - 1) if today.reserved_hours else 0.0,
+        100 * (hours / today.reserved_hours - 1) if today.reserved_hours else 0.0,
         _episodes_without(over_today, over),
         _episodes_without(over, over_today),
     )

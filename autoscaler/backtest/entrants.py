@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autoscaler.core.foreign import told
+from autoscaler.core.model import Container
 from autoscaler.core.policy import Policy
 from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import Catalog, UnknownRecommender
@@ -44,10 +45,11 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """One policy of a file, by name."""
+    """One policy of a file, by name. `container`: which of its entries counts; not said: the first with a name."""
 
     path: Path
     name: str
+    container: str = ""
 
     @property
     def label(self) -> str:
@@ -55,7 +57,11 @@ class PolicyFile:
 
     def policy(self, catalog: Catalog) -> Policy:
         """The policy itself. Raises `Refused`."""
-        return next(one for one in read_policies((self.path,), catalog).policies if one.name == self.name)
+        policy = next(one for one in read_policies((self.path,), catalog).policies if one.name == self.name)
+        if not self.container:
+            return policy
+        entry = policy.container_policy(Container(self.container))
+        return replace(policy, containers=() if entry is None else (replace(entry, name=self.container),))
 
 
 def policies_of(path: Path, catalog: Catalog) -> tuple[PolicyFile, ...]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 
 from autoscaler.backtest.entrants import Entrant, PolicyFile
 from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Outcome, Terms, demand_for, policy_demands, run, run_policy
 from autoscaler.plugins import discover
-from autoscaler.traces.reading import read_trace
 from autoscaler.traces.trace import Trace
 
 
@@ -21,7 +18,7 @@ from autoscaler.traces.trace import Trace
 class Task:
     """One trace, and who is replayed on it."""
 
-    trace: Path
+    trace: Trace
     entrant: Entrant | PolicyFile
     terms: Terms
     room: Room = Room()
@@ -52,22 +49,19 @@ def perform(tasks: Sequence[Task], jobs: int, done: Done) -> list[Outcome]:
 
 def turns(tasks: Sequence[Task]) -> int:
     """How many turns they take. Raises what is wrong with their traces."""
-    of_one: defaultdict[Path, list[Task]] = defaultdict(list)
-    for task in tasks:
-        of_one[task.trace].append(task)
-    return sum(_turns(task, trace) for path, same in of_one.items() for trace in [read_trace(path)] for task in same)
+    return sum(map(_turns, tasks))
 
 
-def _turns(task: Task, trace: Trace) -> int:
+def _turns(task: Task) -> int:
     terms = task.terms
     if isinstance(task.entrant, Entrant):
-        return demand_for(trace, terms).turns
-    demand = policy_demands(trace, task.entrant.policy(discover()), terms)[terms.replayed.resource]
+        return demand_for(task.trace, terms).turns
+    demand = policy_demands(task.trace, task.entrant.policy(discover()), terms)[terms.replayed.resource]
     return demand.turns * demand.interval_s // terms.interval_s
 
 
 def _alone(task: Task, done: Done | None = None) -> Outcome:
-    catalog, trace = discover(), read_trace(task.trace)
+    catalog = discover()
     if isinstance(task.entrant, PolicyFile):
-        return run_policy(trace, task.entrant.policy(catalog), task.terms, task.room, done)
-    return run(trace, task.entrant.recommender(catalog), task.terms, done)
+        return run_policy(task.trace, task.entrant.policy(catalog), task.terms, task.room, done)
+    return run(task.trace, task.entrant.recommender(catalog), task.terms, done)

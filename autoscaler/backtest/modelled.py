@@ -3,6 +3,7 @@
 One pod of a StatefulSet with one container plays the trace. Its node may hold other pods, which stay as they are, and
 there is a second, empty node of the same size to which a policy may move it. Kubelets take their time, refuse what does
 not fit and memory limits below what is in use; who is killed for lack of memory is started again (simulator/kubelets).
+Where nothing is recorded the pod goes on as it was last seen; no sample of that reaches the loop, and none is scored.
 """
 
 from __future__ import annotations
@@ -188,11 +189,17 @@ class Modelled:
         """What the cluster compares with limits at the end of each step: the demand of that step."""
         starts_at = STARTS_AT + self._step
         series = {
-            resource: Series.of(np.nan_to_num(demand.values).tolist(), step_s=demand.step_s, starts_at=starts_at)
+            resource: Series.of(_held(demand.values).tolist(), step_s=demand.step_s, starts_at=starts_at)
             for resource, demand in self._demands.items()
         }
         nothing = Series.of((0.0,))
         return Usage(series.get(Resource.CPU, nothing), series.get(Resource.MEMORY, nothing))
+
+
+def _held(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """With the value before each blank in its place, and with the first one before that."""
+    known = np.flatnonzero(np.isfinite(values))
+    return values[known[np.maximum(known.searchsorted(np.arange(len(values)), side="right") - 1, 0)]]
 
 
 def _in_force(pod: Pod, name: str, resource: Resource) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ SESSIONS, FRAME_TIME = "sessions", "frameTime"
 
 MEMORY_LIMIT = "memoryLimit"
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 _Reduce = Callable[..., Values]
 _BESIDE: tuple[tuple[str, Column, _Reduce, float], ...] = (
     (Signal.GPU_MEMORY, Column.GPU_MEMORY, np.fmax.reduce, 1.0),
@@ -28,10 +30,14 @@ _BESIDE: tuple[tuple[str, Column, _Reduce, float], ...] = (
 
 
 class Interval(NamedTuple):
-    """What was in one interval: the memory or CPU in use at its end, and whether demand was above the limit."""
+    """What was in one interval: the memory or CPU in use at its end (NaN: not known), and whether demand was above the
+    limit."""
 
     used: float
     over: bool
+
+
+_UNKNOWN = Interval(float("nan"), False)
 
 
 class Observations:
@@ -69,6 +75,8 @@ class Observations:
         self._frame_time = self._signals.get(FRAME_TIME) if demand.replayed is Replayed.CPU and not soft else None
         self._highest = 0.0  # memory since the container started
         self._plain = demand.values.tolist() if demand.per_turn == 1 else []
+        signals = {name: _shown(values) for name, values in self._signals.items()}
+        self._all = Samples(_shown(self._end_at), _shown(self._cpu), _shown(self._memory), signals)
 
     def _own(self, name: str, wanted: frozenset[str], there: bool) -> NDArray[np.float32] | None:
         """A signal that depends on the limits; None if it is not asked for, or not there."""
@@ -97,7 +105,7 @@ class Observations:
                 self._plain[turn] = float(self.wanted[turn])
         found = self._see_one(turn, limit) if self._plain else self._see_many(turn, limit)
         if self._peak is not None:
-            self._highest = limit if found.over else max(self._highest, found.used)
+            self._highest = limit if found.over else float(np.fmax(self._highest, found.used))
             self._peak[turn] = self._highest
         return found
 
@@ -108,7 +116,7 @@ class Observations:
     def _see_one(self, turn: int, limit: float) -> Interval:
         wanted = self._plain[turn]
         if wanted != wanted:  # nothing was recorded
-            return Interval(0.0, False)
+            return _UNKNOWN
         over = wanted > limit
         used = limit if over and not self._soft else wanted
         self._controlled[turn] = used
@@ -123,7 +131,7 @@ class Observations:
         wanted = self.wanted[part]
         known = wanted[np.isfinite(wanted)]
         if not len(known):
-            return Interval(0.0, False)
+            return _UNKNOWN
         over = known > limit
         used = known if self._soft else np.minimum(known, limit)
         is_cpu = self._demand.replayed is Replayed.CPU
@@ -138,12 +146,11 @@ class Observations:
 
     def between(self, first: int, last: int) -> Samples:
         """The samples of the turns from `first` up to `last`, exclusive. They cannot be written to."""
-        part = slice(first, last)
-        end_at, cpu, memory = self._end_at[part], self._cpu[part], self._memory[part]
-        end_at.flags.writeable = cpu.flags.writeable = memory.flags.writeable = False
-        if not self._signals:
-            return Samples(end_at, cpu, memory)
-        signals = {name: values[part] for name, values in self._signals.items()}
-        for values in signals.values():
-            values.flags.writeable = False
-        return Samples(end_at, cpu, memory, signals)
+        return self._all[first:last]
+
+
+def _shown(values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The same values, filled in as turns pass, which those who are shown them cannot change."""
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown

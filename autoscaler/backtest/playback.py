@@ -152,7 +152,8 @@ class Playback:
         found = self._seen.see(self._turn, self._size)
         self._turn += 1
         self._now += self._interval
-        self._used = found.used
+        if found.used == found.used:  # else it goes on as it was last seen
+            self._used = found.used
         if found.over and self._demand.replayed is not Replayed.CPU:
             self._kill()
 

@@ -46,12 +46,12 @@ class Restarts:
         self._ran_s = 0.0
 
     def want(self, recorded: Values, limit: float) -> Values:
-        """Bytes wanted in each of the next steps under a limit in bytes."""
+        """Bytes wanted in each of the next steps under a limit in bytes; blank where nothing is recorded."""
         wanted = recorded.copy()
         for index, amount in enumerate(recorded.tolist()):
             if self._away:
                 self._away -= 1
-                wanted[index] = 0.0
+                wanted[index] = 0.0 if amount == amount else amount
                 continue
             self._ran_s += self._step_s
             if self._ran_s >= _FORGOTTEN_S:

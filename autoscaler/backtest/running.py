@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from autoscaler.backtest import oracles
 from autoscaler.backtest.comparing import Counterfactual, against
 from autoscaler.backtest.demand import Demand, Replayed, ReplayError, demand_of
@@ -32,6 +34,8 @@ class Terms:
 
     `soft`: CPU is requested and not limited. `closed`: what is wanted depends on what there was (pressure.py). `today`:
     the size that runs now, in cores or bytes, with which a replay begins; None: twice the peak of the first hour.
+    `requested`: what is reserved today, if that is not the same. `paced`: look for the oracle that changes as often as
+    who is replayed, too, which takes a while.
     """
 
     replayed: Replayed
@@ -40,6 +44,8 @@ class Terms:
     soft: bool = False
     closed: bool = False
     today: float | None = None
+    requested: float | None = None
+    paced: bool = False
 
     def idle(self, demand: Demand) -> int:
         """The turns at the start in which nothing is decided."""
@@ -52,7 +58,8 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """How one trace went. `oracle_slack_percent`: of the least that could have been reserved with one change an hour.
+    """How one trace went. `oracle_slack_percent`: of the least that could have been reserved with one change an hour;
+    `paced_slack_percent`: with as many changes as there were, None if that was not looked for.
 
     `demand` and `replay`: of which these are the figures.
     """
@@ -63,6 +70,7 @@ class Outcome:
     today: Counterfactual
     demand: Demand
     replay: Replay
+    paced_slack_percent: float | None = None
 
     @property
     def held(self) -> Mapping[Reason, int]:
@@ -79,6 +87,9 @@ def demand_for(trace: Trace, terms: Terms) -> Demand:
     if len(demand.values) <= terms.unscored(demand):
         hours = len(demand.values) * demand.step_s / 3600
         raise ReplayError(f"trace {trace.name} lasts {hours:g} h, which is all warm-up; give a shorter --warmup")
+    if not np.isfinite(demand.values[terms.unscored(demand) :]).any():
+        column = terms.replayed.column
+        raise ReplayError(f"trace {trace.name} has no {column} after the warm-up; give a shorter --warmup")
     return demand
 
 
@@ -124,7 +135,7 @@ def policy_demands(trace: Trace, policy: Policy, terms: Terms) -> Mapping[Resour
     demands = {terms.replayed.resource: demand_for(trace, each)}
     for other in (Replayed.CPU, Replayed.MEMORY):
         if other is not terms.replayed and other.resource in controlled and other.column in trace.columns:
-            demands[other.resource] = demand_for(trace, replace(each, replayed=other, today=None))
+            demands[other.resource] = demand_for(trace, replace(each, replayed=other, today=None, requested=None))
     return demands
 
 
@@ -135,11 +146,22 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
     scored = values[unscored:]
     known = scored[scored == scored]
     best = oracles.with_pieces(known, max(1, ORACLE_S // demand.step_s))
+    scores = score(values, limit, demand.step_s, unscored, kills=kills)
+    paced = oracles.with_changes(known, scores.resizes, demand.step_s).slack_percent(known) if terms.paced else None
     return Outcome(
         demand.name,
-        score(values, limit, demand.step_s, unscored, kills=kills),
+        scores,
         best.slack_percent(known),
-        against(demand.values, limit, demand.start, demand.step_s, unscored, kills=kills),
+        against(
+            demand.values,
+            limit,
+            demand.start,
+            demand.step_s,
+            unscored,
+            kills=kills,
+            reserved_size=terms.requested,
+        ),
         demand,
         replayed,
+        paced,
     )

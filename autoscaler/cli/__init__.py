@@ -28,7 +28,7 @@ _COMMANDS = {
     "explain": _Entry("autoscaler.cli.explain:explain", "Print the whole trail of one pod."),
     "run": _Entry("autoscaler.cli.run:run", "Run the controller."),
     "policy": _Entry("autoscaler.cli.policy:policy", "Validate policy files; print their JSON Schema."),
-    "backtest": _Entry("autoscaler.cli.backtest:backtest", "Try recommenders on recorded usage, without a cluster."),
+    "backtest": _Entry("autoscaler.cli.backtest:backtest", "Try recommenders and policies on recorded usage."),
     "leaderboard": _Entry("autoscaler.cli.leaderboard:leaderboard", "Rank all recommenders on all traces there are."),
     "scenario": _Entry("autoscaler.cli.scenario:scenario", "Make up one-second usage of a bridge, as a trace."),
     "demo": _Entry("autoscaler.cli.demo:demo", "Show the main job on an embedded cluster."),

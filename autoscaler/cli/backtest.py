@@ -5,119 +5,38 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from autoscaler.backtest.demand import Replayed, ReplayError
 from autoscaler.backtest.entrants import Entrant, PolicyFile, parse_entrant, policies_of
-from autoscaler.backtest.farm import Task, turns
-from autoscaler.backtest.limits import Condition, parse_condition
+from autoscaler.backtest.farm import Task
+from autoscaler.backtest.limits import Condition
 from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Terms
+from autoscaler.cli.flagtypes import Amounts, ConditionType, Duration, Sizes
+from autoscaler.cli.options import common, given
 from autoscaler.cli.output import terminal
 from autoscaler.cli.rendering.backtest import Result, as_data, as_table
-from autoscaler.cli.replaying import jobs_option, replayed
-from autoscaler.core.model import Resource, ResourceList
+from autoscaler.cli.replaying import Trial, jobs_option, results_of
+from autoscaler.core.model import ResourceList
 from autoscaler.core.reasons import Reason
-from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
 from autoscaler.plugins import discover
-from autoscaler.recommenders.parameters import parse_duration
 from autoscaler.strictyaml import Refused
 from autoscaler.traces.judging import TraceError
+from autoscaler.traces.reading import read_trace
+
+if TYPE_CHECKING:
+    from autoscaler.cli.wiring import Wiring
 
 FAILED = 3
 """Exit status when a `--fail-if` holds."""
 
 _FAILURES = frozenset({Reason.RECOMMENDER_FAILED, Reason.RECOMMENDER_INVALID, Reason.RECOMMENDER_SLOW})
-
-
-class _Duration(click.ParamType[timedelta]):
-    """A duration as policies have it, in whole seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        try:
-            duration = parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if duration % timedelta(seconds=1):
-            self.fail(f"{value} is not a whole number of seconds", param, ctx)
-        return duration
-
-
-class _Condition(click.ParamType[Condition]):
-    name = "condition"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:
-        try:
-            return value if isinstance(value, Condition) else parse_condition(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _Today(click.ParamType[dict[Replayed, float]]):
-    """`cpu=4,memory=8Gi` in cores and bytes."""
-
-    name = "sizes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[Replayed, float]:
-        if isinstance(value, dict):
-            return value
-        found: dict[Replayed, float] = {}
-        for item in value.split(","):
-            name, _, quantity = item.strip().partition("=")
-            if name not in list(Replayed):
-                self.fail(f"{item!r} is no size; write cpu=4,memory=8Gi,gpu_memory=20Gi, or some of them", param, ctx)
-            try:
-                is_cpu = name == Replayed.CPU
-                found[Replayed(name)] = parse_cpu(quantity) / 1000 if is_cpu else float(parse_memory(quantity))
-            except QuantityError as error:
-                self.fail(str(error), param, ctx)
-            if not found[Replayed(name)]:
-                self.fail(f"{item!r} is nothing; write what runs today", param, ctx)
-        return found
-
-
-class _Amounts(click.ParamType[ResourceList]):
-    """`cpu=16,memory=64Gi`."""
-
-    name = "amounts"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
-        if isinstance(value, ResourceList):
-            return value
-        amounts = ResourceList()
-        for item in value.split(","):
-            name, _, quantity = item.strip().partition("=")
-            try:
-                if name == Resource.CPU:
-                    amounts = replace(amounts, cpu=parse_cpu(quantity))
-                elif name == Resource.MEMORY:
-                    amounts = replace(amounts, memory=parse_memory(quantity))
-                else:
-                    self.fail(f"{item!r} is no amount; write cpu=16,memory=64Gi, or one of them", param, ctx)
-            except QuantityError as error:
-                self.fail(str(error), param, ctx)
-        return amounts
-
-
 _AMOUNTS = "cpu=16,memory=64Gi"
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The command line, read."""
-
-    traces: tuple[Path, ...]
-    entrants: tuple[Entrant | PolicyFile, ...]
-    terms: Terms
-    room: Room
-    jobs: int | None
 
 
 @click.command(
@@ -129,28 +48,42 @@ class _Asked:
     "traces",
     metavar="FILE",
     multiple=True,
-    required=True,
     type=click.Path(path_type=Path),
     help="Recorded usage, .csv or .parquet (docs/traces.md). Repeatable.",
+)
+@click.option(
+    "--last",
+    type=Duration(),
+    metavar="14d",
+    help="Instead of --trace: so much usage straight from Prometheus, of the containers that --policies select (without"
+    " it: those of --policy).",
+)
+@click.option("--pod", "pods", multiple=True, metavar="[NAMESPACE/]POD", help="Of them only these; wildcards.")
+@click.option(
+    "--save-traces",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep what --last has read, a CSV file for each container, for --trace.",
 )
 @click.option(
     "--recommender",
     "recommenders",
     metavar="NAME[:K=V,…]",
     multiple=True,
-    help="What is tried, with its parameters; bridge if nothing is given. Repeatable.",
+    help="What is tried, with its parameters; not said: bridge, or with --last the policies. Repeatable.",
 )
 @click.option("--parameters", metavar="K=V,…", default="", help="Parameters of the only recommender.")
 @click.option(
     "--policy",
-    "policies",
+    "tried_policies",
     metavar="FILE",
     multiple=True,
     type=click.Path(path_type=Path),
     help="Policies to try on a simulated node, with all that they say. Repeatable.",
 )
-@click.option("--node", type=_Amounts(), metavar=_AMOUNTS, help="What the node of a policy's pod can give.")
-@click.option("--others", type=_Amounts(), metavar=_AMOUNTS, help="What other pods hold of it.")
+@click.option("--node", type=Amounts(), metavar=_AMOUNTS, help="What the node of a policy's pod can give.")
+@click.option("--others", type=Amounts(), metavar=_AMOUNTS, help="What other pods hold of it.")
 @click.option("--resource", type=click.Choice([one.value for one in Replayed]), required=True, help="What is sized.")
 @click.option(
     "--limit",
@@ -168,20 +101,27 @@ class _Asked:
     help="open: what is recorded is wanted, whatever was decided. closed: work that was not done is done later, and who"
     " is killed takes time to start again.",
 )
-@click.option("--interval", type=_Duration(), default="60s", show_default=True, help="Time between two decisions.")
-@click.option("--warmup", type=_Duration(), default="1h", show_default=True, help="Not scored, at the start.")
+@click.option("--interval", type=Duration(), default="60s", show_default=True, help="Time between two decisions.")
+@click.option("--warmup", type=Duration(), default="1h", show_default=True, help="Not scored, at the start.")
 @click.option(
     "--today",
-    type=_Today(),
+    type=Sizes(),
     metavar="cpu=4,memory=8Gi",
     default={},
     show_default="twice the peak of the first hour",
     help="The size that runs now: where the replay starts, and what it is compared with.",
 )
 @click.option(
+    "--as-often",
+    "paced",
+    is_flag=True,
+    help="Show the least slack with as many resizes as each made, too: what is lost by when, not by how often. It takes"
+    " seconds a trace.",
+)
+@click.option(
     "--fail-if",
     "conditions",
-    type=_Condition(),
+    type=ConditionType(),
     metavar="CONDITION",
     multiple=True,
     help="Exit with 3 if this holds of the mean, like 'oom_per_day > 0.4'. Repeatable.",
@@ -195,11 +135,18 @@ class _Asked:
     metavar="FILE",
     help="Where to write a page with plots too: usage and limit over time, and who reserves least for how little harm.",
 )
+@common
+@click.pass_obj
 def backtest(
+    wiring: Wiring | None,
+    /,
     traces: tuple[Path, ...],
+    last: timedelta | None,
+    pods: tuple[str, ...],
+    folder: Path | None,
     recommenders: tuple[str, ...],
     parameters: str,
-    policies: tuple[Path, ...],
+    tried_policies: tuple[Path, ...],
     node: ResourceList | None,
     others: ResourceList | None,
     resource: str,
@@ -208,12 +155,17 @@ def backtest(
     interval: timedelta,
     warmup: timedelta,
     today: dict[Replayed, float],
+    paced: bool,
     conditions: tuple[Condition, ...],
     jobs: int | None,
     output: str,
     page: Path | None,
+    **flags: Any,
 ) -> int:
     """Replay recorded usage in virtual time through the loop of `run`, and score what recommenders make of it.
+
+    Usage comes from files (--trace), or with --last from the Prometheus and the cluster that `plan` would take: the
+    sizes that are in force there are what it is compared with.
 
     With --recommender nothing else interferes: sizes are neither bounded nor rounded, and what is decided is in force
     at the next sample. With --policy all that it says counts, on a simulated node with its kubelet.
@@ -225,7 +177,10 @@ def backtest(
         --recommender bridge --recommender percentile:cpu.target=p99,cpu.margin=20%
       bridge-autoscaler backtest --trace usage.csv --resource cpu --policy policy.yaml --node cpu=16,memory=64Gi
       bridge-autoscaler backtest --trace usage.csv --resource memory --fail-if 'oom_per_day > 0.4' -o json
+      bridge-autoscaler backtest --last 14d --policies policies/ --resource memory \\
+        --prometheus-url http://localhost:9090
     """
+    _check(traces, last, given(flags), bool(pods or folder), len(recommenders) if parameters else 0)
     if not interval:
         raise click.BadParameter("0 s is no interval; write 5s or more", param_hint="'--interval'")
     replayed = Replayed(resource)
@@ -236,17 +191,22 @@ def backtest(
         soft=limit == "soft",
         closed=mode == "closed",
         today=today.get(replayed),
+        paced=paced,
     )
-    if parameters and len(recommenders) > 1:
-        remedy = "write them behind each name, like percentile:cpu.margin=20%"
-        raise click.BadParameter(f"there are several recommenders; {remedy}", param_hint="'--parameters'")
-    if (node or others) and not policies:
+    if (node or others) and not tried_policies and last is None:
         raise click.BadParameter("a node counts for policies alone; give a --policy", param_hint="'--node'")
     try:
         with redirect_stdout(sys.stderr):  # plug-ins may print
-            entrants = _entrants(recommenders or (() if policies else ("bridge",)), parameters, policies)
+            tried = _tried(recommenders, parameters, tried_policies)
             room = Room(node or ResourceList(), others or ResourceList())
-            results = _run(_Asked(traces, entrants, terms, room, jobs))
+            if last is None:
+                trials = _of_files(tried, traces, terms, room)
+            else:
+                from autoscaler.cli.lately import trials_of_the_last  # a client of Kubernetes takes a while to import
+
+                trials = trials_of_the_last(wiring, given(flags), last, pods, folder, tried, terms, room)
+            in_force = last is not None and terms.today is None
+            results = results_of(trials, terms, jobs, in_force=in_force)
     except Refused as refused:
         raise click.ClickException("\n".join(map(str, refused.faults))) from None
     except (TraceError, ReplayError) as error:
@@ -260,7 +220,22 @@ def backtest(
     return _verdict(results, conditions)
 
 
-def _entrants(
+def _check(traces: tuple[Path, ...], last: timedelta | None, flags: dict[str, Any], more: bool, entrants: int) -> None:
+    """Flags that do not go together."""
+    if bool(traces) == (last is not None):
+        remedy = "leave one of them out" if traces else "give --trace FILE, or --last 14d for what Prometheus has"
+        raise click.UsageError(f"usage comes from files or from Prometheus; {remedy}")
+    if last is None and (more or flags.keys() - {"log_format"}):
+        flag = "--pod or --save-traces" if more else f"--{min(flags.keys() - {'log_format'}).replace('_', '-')}"
+        raise click.UsageError(f"without --last there is no use for {flag}: files need no cluster and no Prometheus")
+    if last is not None and not last:
+        raise click.BadParameter("0 s is no time; write 14d", param_hint="'--last'")
+    if entrants > 1:
+        remedy = "write them behind each name, like percentile:cpu.margin=20%"
+        raise click.BadParameter(f"there are several recommenders; {remedy}", param_hint="'--parameters'")
+
+
+def _tried(
     recommenders: tuple[str, ...], parameters: str, policies: tuple[Path, ...]
 ) -> tuple[Entrant | PolicyFile, ...]:
     """What is wrong with them is said before anything takes long."""
@@ -271,14 +246,12 @@ def _entrants(
     return (*entrants, *(one for path in policies for one in policies_of(path, catalog)))
 
 
-def _run(asked: _Asked) -> list[Result]:
-    tasks = [Task(path, entrant, asked.terms, asked.room) for entrant in asked.entrants for path in asked.traces]
-    outcomes = replayed(tasks, turns(tasks), asked.jobs)
-    each = len(asked.traces)
-    return [
-        Result(entrant.label, asked.terms, outcomes[index * each : (index + 1) * each])
-        for index, entrant in enumerate(asked.entrants)
-    ]
+def _of_files(
+    tried: tuple[Entrant | PolicyFile, ...], paths: tuple[Path, ...], terms: Terms, room: Room
+) -> list[Trial]:
+    traces = [read_trace(path) for path in paths]
+    chosen = tried or (Entrant("bridge", label="bridge"),)
+    return [Trial(one.label, [Task(trace, one, terms, room) for trace in traces]) for one in chosen]
 
 
 def _write(page: Path, results: list[Result]) -> None:

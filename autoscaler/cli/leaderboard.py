@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
@@ -22,7 +22,7 @@ from autoscaler.scenarios.catalog import SCENARIOS
 from autoscaler.scenarios.generator import generate
 from autoscaler.traces.judging import TraceError
 from autoscaler.traces.reading import read_trace
-from autoscaler.traces.writing import write_trace
+from autoscaler.traces.trace import Trace
 
 SHIPPED = ("bridge", "forecast", "histogram", "percentile", "window")
 """The recommenders of this program; the plug-ins of others take part by name."""
@@ -79,19 +79,29 @@ def leaderboard(
     Replays are neutral and open, as those of backtest, with request and limit equal and a hard CPU limit. The same
     traces, seed and version give the same page. It takes minutes.
     """
-    with TemporaryDirectory() as made_up, as_file(files("autoscaler.simulator") / "traces") as shipped:
+    with as_file(files("autoscaler.simulator") / "traces") as shipped:
         try:
-            public = _public(shipped, folder)
-            bridges = [_generated(Path(made_up), name, seed) for name in scenarios]
-            plans = [
-                *(_plan("public traces", public, Terms(each, _PUBLIC_S)) for each in Replayed),
-                *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
-            ]
+            public = [read_trace(path) for path in _public(shipped, folder)]
             with redirect_stdout(sys.stderr):  # plug-ins may print
-                boards = _held([plan for plan in plans if plan[2]], names, jobs)
+                text = page(public, scenarios, seed, names, jobs)
         except (TraceError, ReplayError) as error:
             raise click.ClickException(str(error)) from None
-    text = as_markdown(boards, [path.stem for path in public], scenarios, seed)
+    put(text, output)
+
+
+def page(public: Sequence[Trace], scenarios: Sequence[str], seed: int, names: Sequence[str], jobs: int | None) -> str:
+    """All recommenders of these names on all of these. Raises `ReplayError`."""
+    bridges = [replace(generate(name, seed), name=name) for name in scenarios]
+    plans = [
+        *(_plan("public traces", public, Terms(each, _PUBLIC_S)) for each in Replayed),
+        *(_plan("scenarios", bridges, Terms(each, _MADE_UP_S, 0)) for each in (Replayed.CPU, Replayed.MEMORY)),
+    ]
+    boards = _held([plan for plan in plans if plan[2]], names, jobs)
+    return as_markdown(boards, [trace.name for trace in public], scenarios, seed)
+
+
+def put(text: str, output: Path | None) -> None:
+    """Write the page to a file, or stdout. Raises `click.ClickException`."""
     if output is None:
         click.echo(text, nl=False)
         return
@@ -110,30 +120,19 @@ def _public(shipped: Path, folder: Path | None) -> list[Path]:
     return [found[name] for name in sorted(found)]
 
 
-def _generated(folder: Path, name: str, seed: int) -> Path:
-    path = folder / f"{name}.csv"
-    write_trace(generate(name, seed), path)
-    return path
+_Plan = tuple[str, Terms, list[Trace], int]
 
 
-_Plan = tuple[str, Terms, list[Path], int]
-
-
-def _plan(title: str, paths: Sequence[Path], terms: Terms) -> _Plan:
+def _plan(title: str, traces: Sequence[Trace], terms: Terms) -> _Plan:
     """Those of the traces that recorded the resource, and the turns that one recommender has on them."""
-    found, turns = [], 0
-    for path in paths:
-        trace = read_trace(path)
-        if terms.replayed.column in trace.columns:
-            found.append(path)
-            turns += demand_for(trace, terms).turns
-    return title, terms, found, turns
+    found = [trace for trace in traces if terms.replayed.column in trace.columns]
+    return title, terms, found, sum(demand_for(trace, terms).turns for trace in found)
 
 
 def _held(plans: Sequence[_Plan], names: Sequence[str], jobs: int | None) -> list[Board]:
-    tasks = [Task(path, Entrant(name), terms) for _, terms, paths, _ in plans for name in names for path in paths]
+    tasks = [Task(trace, Entrant(name), terms) for _, terms, found, _ in plans for name in names for trace in found]
     outcomes = iter(replayed(tasks, len(names) * sum(turns for *_, turns in plans), jobs))
     return [
-        Board(title, [Result(name, terms, [next(outcomes) for _ in paths]) for name in names])
-        for title, terms, paths, _ in plans
+        Board(title, [Result(name, terms, [next(outcomes) for _ in found]) for name in names])
+        for title, terms, found, _ in plans
     ]

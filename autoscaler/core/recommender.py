@@ -260,6 +260,11 @@ class Recommender(ABC, Generic[State]):
         return frozenset()
 
     @property
+    def optional_signals(self) -> frozenset[str]:
+        """Those of `signals` that a policy may define, and need not."""
+        return frozenset()
+
+    @property
     def fold_key(self) -> Hashable:
         """Whatever `fold` depends on: while it stays the same, a reloaded policy keeps its states."""
         return (self.name, repr(self.params))

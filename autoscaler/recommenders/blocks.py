@@ -9,14 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import Resource
-from autoscaler.recommenders.usage import SCALE, known
+from autoscaler.recommenders.usage import MOST, known
 
 BLOCK_S = 300
 """As long as the blocks to which the far past is reduced, so that a back-fill sees what live folding saw."""
-
-_MOST = {resource: most / SCALE[resource] for resource, most in HIGHEST.items()}
 
 Peaks = tuple[tuple[int, float], ...]
 """Numbers of blocks (unix seconds / 300) and the greatest sample in each, ascending in time."""
@@ -41,7 +38,7 @@ def seen(resource: Resource, end_at: NDArray[np.int64], usage: NDArray[np.float3
     """What usage says, in cores or bytes; what is no usage is missing."""
     if len(usage) == 1:  # what a turn has to fold
         value = usage.item()
-        return Seen((((end_at.item() - 1) // BLOCK_S, value),), 1) if 0 <= value <= _MOST[resource] else _NOTHING
+        return Seen((((end_at.item() - 1) // BLOCK_S, value),), 1) if 0 <= value <= MOST[resource] else _NOTHING
     there = known(usage, resource)
     block = (end_at[there] - 1) // BLOCK_S
     if not len(block):

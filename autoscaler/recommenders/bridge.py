@@ -16,7 +16,16 @@ from autoscaler.core.bounds import HIGHEST
 from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Abstain, Recommender, Samples, Signal, Situation, Step, Target
 from autoscaler.recommenders.blocks import BLOCK_S, seen
-from autoscaler.recommenders.bridge_cpu import NO_CPU, CpuNeeds, CpuPast, newest_is_known
+from autoscaler.recommenders.bridge_cpu import (
+    FRAME_TIME,
+    NO_CPU,
+    NONE_TAKEN,
+    SESSIONS,
+    CpuNeeds,
+    CpuPast,
+    crowd_name,
+    newest_is_known,
+)
 from autoscaler.recommenders.bridge_memory import NO_MEMORY, MemoryNeeds, MemoryPast
 from autoscaler.recommenders.bridge_parameters import BridgeParameters, LoweringParameters
 from autoscaler.recommenders.kills import killed_with
@@ -24,6 +33,7 @@ from autoscaler.recommenders.lowering import REMEMBERED, excess
 from autoscaler.recommenders.parameters import format_duration
 from autoscaler.recommenders.usage import SCALE, amount, span
 
+_MORE = 0.03  # than a size has to be known to be needed before it is raised without being used up
 _FULL = 0.9  # of a memory size, from which on waiting for memory is a matter of the size
 _CPU, _MEMORY = Resource.CPU, Resource.MEMORY
 
@@ -54,14 +64,20 @@ class Bridge(Recommender[Folded]):
 
     @property
     def signals(self) -> frozenset[str]:
-        return frozenset({Signal.THROTTLED, Signal.CPU_PRESSURE, Signal.MEMORY_PRESSURE, Signal.MEMORY_LIMIT})
+        measured = (Signal.THROTTLED, Signal.CPU_PRESSURE, Signal.MEMORY_PRESSURE, Signal.MEMORY_LIMIT)
+        return self.optional_signals.union(measured)
+
+    @property
+    def optional_signals(self) -> frozenset[str]:
+        return frozenset({SESSIONS, FRAME_TIME})
 
     @property
     def fold_key(self) -> Hashable:
         cpu, memory = self.params.cpu, self.params.memory
-        reads = (cpu.window, cpu.margin, memory.window, memory.margin, memory.rises, memory.rise_within)
+        of_cpu = (cpu.window, cpu.margin, cpu.throttled, cpu.sessions_half_life)
+        reads = (memory.window, memory.margin, memory.rises, memory.rise_within)
         fades = (memory.rise_half_life, memory.beyond, memory.highest_half_life)
-        return (self.name, *reads, *fades, memory.newcomer, memory.newcomer_half_life)
+        return (self.name, *of_cpu, *reads, *fades, memory.newcomer, memory.newcomer_half_life)
 
     def for_gpu_memory(self) -> Bridge:
         return Bridge(self.params.model_copy(update={"memory": self.params.gpu_memory}))
@@ -71,11 +87,12 @@ class Bridge(Recommender[Folded]):
 
     def fold(self, state: Folded, samples: Samples, block_s: int) -> Folded:
         cpu, memory, cpu_s, memory_s = state
-        of_cpu, of_memory = (seen(_CPU, samples.end_at, samples.cpu), seen(_MEMORY, samples.end_at, samples.memory))
+        blocks, known = self._cpu.blocks_of(samples)
+        of_memory = seen(_MEMORY, samples.end_at, samples.memory)
         return Folded(
-            self._cpu.all_seen(cpu, of_cpu.peaks),
+            self._cpu.all_seen(cpu, blocks),
             self._memory.all_seen(memory, of_memory.peaks),
-            cpu_s + block_s * of_cpu.samples,
+            cpu_s + block_s * known,
             memory_s + block_s * of_memory.samples,
         )
 
@@ -93,15 +110,22 @@ class Bridge(Recommender[Folded]):
         past, params = state.cpu, self.params.cpu
         if past.block < 0:
             return None, [Step(_CPU, "usage", None, None, "no sample yet")]
-        level = self._cpu.level(past)
-        need = self._cpu.need(level)
+        level, taken = self._cpu.level(past), self._cpu.taken(past)
+        need = self._cpu.need(level, NONE_TAKEN)
         asked = amount(_CPU, level)
         trail = [Step(_CPU, "usage", None, asked, self._level_because)]
         trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))
+        if known_to_take := taken.cores > need:
+            ago = f"{span(taken.blocks_ago * BLOCK_S)} ago, fading"
+            because = f"{crowd_name(taken.crowd)} users took up to so much {ago}"
+            trail.append(Step(_CPU, "sessions", amount(_CPU, need), amount(_CPU, taken.cores), because))
+            need = taken.cores
         size, limit = _in_force(situation, _CPU)
         if size is None:
             return _most(_CPU, need, trail)
-        reached = self._cpu.reached(situation.recent, size, limit) if newest_is_known(situation.recent) else None
+        reached = None
+        if newest_is_known(situation.recent):
+            reached = self._cpu.reached(situation.recent, situation.sample_s, size, limit)
         if reached is not None:
             grown = max(need, min(size * (1 + reached.growth), params.most * level))
             if grown > need:
@@ -111,8 +135,13 @@ class Bridge(Recommender[Folded]):
                 return _most(_CPU, grown, trail)
             trail.append(_kept(_CPU, grown, size, f"{reached.because}, but most of it is not used"))
             return size, trail
+        if known_to_take and need > size * (1 + _MORE):
+            return _most(_CPU, need, trail)
         if need > size:
             trail.append(_kept(_CPU, need, size, "the size has not been used up"))
+            return size, trail
+        if past.throttled and need < size * (1 - params.lowering.dead_band):
+            trail.append(_kept(_CPU, need, size, "it has been throttled in the last five minutes"))
             return size, trail
         return self._lowered(_CPU, size, need, need, state.cpu_s, past, now_s, params.lowering, trail)
 

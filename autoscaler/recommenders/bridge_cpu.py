@@ -1,4 +1,4 @@
-"""How much CPU `bridge` finds needed: the level, and how a size grows that is used up. Pure.
+"""How much CPU `bridge` finds needed: the level, what so many users took, and how a size grows that is used up. Pure.
 
 Under a limit usage never exceeds it: a container that is starved looks like one that has just enough. So what was used
 says how much is enough only as long as it has not reached the size; from there on the size grows by a factor, again and
@@ -8,34 +8,60 @@ again, until it is no longer reached. Then usage can be believed again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from autoscaler.core.model import Resource
 from autoscaler.core.recommender import Samples, Signal
-from autoscaler.recommenders.blocks import Peaks, count_of, greatest_since
+from autoscaler.recommenders.blocks import BLOCK_S, Fading, Peaks, count_of, greatest_since, in_blocks
 from autoscaler.recommenders.bridge_parameters import CpuParameters
 from autoscaler.recommenders.lowering import REMEMBERED
+from autoscaler.recommenders.usage import MOST, known
+
+SESSIONS, FRAME_TIME = "sessions", "frameTime"
+"""A policy's own signals that are read where it defines them: how many users there are, and how long a frame takes."""
 
 LEAST = 0.01
 """Cores: the least target. The kernel takes no quota below 1 ms, which is 10m of a period of 100 ms: a smaller limit
 would not bind (kubernetes, pkg/kubelet/cm/helpers_linux.go, MinQuotaPeriod)."""
 
 _IN_A_ROW = 5  # throttled samples, beyond which growth no longer grows
+_LATELY_S = 60  # samples may be closer than that, and each of them throttled by a hitch
 _NOT_FALLING = 0.9  # of a share of throttled periods one sample ago: rates still show for minutes what is over
 _MOST_USED = 0.8  # of a size, from which on waiting is a matter of the size
+_FRAMES = 12  # samples before the newest, whose frames are what frames take otherwise
+_CROWDS = 16  # from 16,384 users on all are alike
+
+
+class Block(NamedTuple):
+    """What the samples of one block, or of a part of it, say: the highest usage in cores, whether the container was
+    throttled, the crowd (`crowd_of`) of the newest sample, -1 where that is not known, and what each crowd took."""
+
+    number: int
+    peak: float
+    throttled: bool = False
+    crowd: int = -1
+    took: tuple[tuple[int, float], ...] = ()
 
 
 class CpuPast(NamedTuple):
     """The past of one container's CPU, in cores.
 
-    `block`: the running one; `peak`: the highest in it; `before`: of complete blocks, as many as matter; `needs`: at
-    the ends of complete blocks.
+    `block`: the running one; `peak`: the highest in it; `throttled`: whether it was; `before`: of complete blocks, as
+    many as matter; `needs`: at the ends of complete blocks since it was last throttled. `took`: the most that each
+    crowd took, by its number; `crowd`: the newest that is known, `crowd_block`: when.
     """
 
     block: int = -1
     peak: float = 0.0
+    throttled: bool = False
     before: Peaks = ()
     needs: tuple[float, ...] = ()
+    took: tuple[Fading, ...] = ()
+    crowd: int = -1
+    crowd_block: int = -1
 
 
 NO_CPU = CpuPast()
@@ -48,65 +74,184 @@ class Reached(NamedTuple):
     because: str
 
 
+class Taken(NamedTuple):
+    """What a crowd as large as the one that is there, or a smaller one, has taken, in cores."""
+
+    cores: float
+    crowd: int
+    blocks_ago: int
+
+
+NONE_TAKEN = Taken(0.0, 0, 0)
+
+
+def crowd_of(users: float) -> int:
+    """The number of a crowd: 0 for nobody, 1 for one user, 2 for two or three, 3 for four to seven, and so on; -1 for
+    what is no number of users."""
+    if not 0 <= users < math.inf:  # NaN compares false
+        return -1
+    return min(int(users).bit_length(), _CROWDS - 1)
+
+
+def crowd_name(crowd: int) -> str:
+    """How many users a crowd has: `4-7`."""
+    if crowd < 2:
+        return f"{crowd}"
+    least = 1 << (crowd - 1)
+    return f"{least} or more" if crowd == _CROWDS - 1 else f"{least}-{2 * least - 1}"
+
+
 class CpuNeeds:
     """The rule, with its parameters."""
 
     def __init__(self, params: CpuParameters) -> None:
         self._params = params
         self._window = count_of(params.window)
+        self._half_life = in_blocks(params.sessions_half_life)
 
-    def seen(self, past: CpuPast, block: int, peak: float) -> CpuPast:
-        """The past with the highest usage that was seen in a block, or in a part of one. Older blocks are ignored."""
+    def blocks_of(self, samples: Samples) -> tuple[Sequence[Block], int]:
+        """What samples say, block by block, ascending in time; and how many of them have usage."""
+        if len(samples) == 1:  # what a turn has to fold
+            usage = samples.cpu.item()
+            if not 0 <= usage <= MOST[Resource.CPU]:  # NaN compares false
+                return (), 0
+            number, signals = (samples.end_at.item() - 1) // BLOCK_S, samples.signals
+            throttled, users = signals.get(Signal.THROTTLED), signals.get(SESSIONS)
+            was = throttled is not None and throttled.item() > self._params.throttled
+            if users is None or (crowd := crowd_of(users.item())) < 0:
+                return (Block(number, usage, was),), 1
+            return (Block(number, usage, was, crowd, ((crowd, usage),)),), 1
+        there = known(samples.cpu, Resource.CPU)
+        samples = samples.each(lambda values: values[there])
+        if not len(samples):
+            return (), 0
+        block = (samples.end_at - 1) // BLOCK_S
+        first = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
+        peaks = np.maximum.reduceat(samples.cpu, first).tolist()
+        was_throttled = samples.signal(Signal.THROTTLED) > self._params.throttled
+        found = list(map(Block, block[first].tolist(), peaks, np.logical_or.reduceat(was_throttled, first).tolist()))
+        if SESSIONS in samples.signals:
+            users = samples.signals[SESSIONS].tolist()
+            ends = [*first[1:].tolist(), len(samples)]
+            parts = (zip(users[a:b], samples.cpu[a:b].tolist(), strict=True) for a, b in zip(first, ends, strict=True))
+            found = [_crowded(one, part) for one, part in zip(found, parts, strict=True)]
+        return found, len(samples)
+
+    def seen(self, past: CpuPast, fresh: Block) -> CpuPast:
+        """The past with one more block, or a further part of the running one. Older blocks are ignored."""
+        block, peak, throttled, crowd, fresh_took = fresh
         if block < past.block:
             return past
-        if past.block < 0:
-            return CpuPast(block, peak)
+        before, needs, took = past.before, past.needs, past.took
         if block == past.block:
-            return past if peak <= past.peak else past._replace(peak=peak)
-        before = (*past.before, (past.block, past.peak))[-self._window :]
-        return CpuPast(block, peak, before, (*past.needs, self.need(self.level(past)))[-REMEMBERED:])
+            peak, throttled = max(peak, past.peak), throttled or past.throttled
+        elif past.block >= 0:
+            before = (*before, (past.block, past.peak))[-self._window :]
+            if not past.throttled:
+                needs = (*needs, self.need(self.level(past), self.taken(past)))[-REMEMBERED:]
+        if throttled:
+            needs = ()
+        if fresh_took:
+            took = self._took(took, block, fresh_took)
+        if crowd < 0:
+            return CpuPast(block, peak, throttled, before, needs, took, past.crowd, past.crowd_block)
+        return CpuPast(block, peak, throttled, before, needs, took, crowd, block)
 
-    def all_seen(self, past: CpuPast, peaks: Sequence[tuple[int, float]]) -> CpuPast:
-        """The past with those of many blocks, ascending in time."""
-        if len(peaks) > (matter := REMEMBERED + self._window + 1):
-            past, peaks = NO_CPU, peaks[-matter:]
-        for block, peak in peaks:
-            past = self.seen(past, block, peak)
+    def all_seen(self, past: CpuPast, fresh: Sequence[Block]) -> CpuPast:
+        """The past with many blocks, ascending in time."""
+        if len(fresh) > (matter := REMEMBERED + self._window + 1):
+            took = past.took
+            for block in fresh[:-matter]:
+                if block.took and block.number >= past.block:
+                    took = self._took(took, block.number, block.took)
+            past, fresh = NO_CPU._replace(took=took), fresh[-matter:]
+        for block in fresh:
+            past = self.seen(past, block)
         return past
+
+    def _took(self, took: tuple[Fading, ...], block: int, fresh: Iterable[tuple[int, float]]) -> tuple[Fading, ...]:
+        for crowd, usage in fresh:
+            if crowd >= len(took):
+                took = (*took, *[Fading()] * (crowd - len(took)), Fading(usage, block))
+            elif usage >= took[crowd].at(block, self._half_life):
+                took = (*took[:crowd], Fading(usage, block), *took[crowd + 1 :])
+        return took
 
     def level(self, past: CpuPast) -> float:
         """The highest usage of the window that ends with the running block."""
         return greatest_since(past.before, past.peak, past.block - self._window + 1)
 
-    def need(self, level: float) -> float:
-        """What is enough for a level of usage."""
-        return max(level * (1 + self._params.margin), LEAST)
+    def taken(self, past: CpuPast) -> Taken:
+        """What so many users have taken as there are now, or fewer of them."""
+        if past.crowd < 0 or past.crowd_block <= past.block - self._window:
+            return NONE_TAKEN
+        block, half_life = past.block, self._half_life
+        most = NONE_TAKEN
+        for crowd, took in enumerate(past.took[: past.crowd + 1]):
+            if (cores := took.at(block, half_life)) > most.cores:
+                most = Taken(cores, crowd, block - took.block)
+        return most
 
-    def reached(self, recent: Samples, size: float, limit: float | None) -> Reached | None:
+    def need(self, level: float, taken: Taken) -> float:
+        """What is enough for a level of usage, and for the users who are there."""
+        return max(level * (1 + self._params.margin), taken.cores, LEAST)
+
+    def reached(self, recent: Samples, sample_s: int, size: float, limit: float | None) -> Reached | None:
         """Whether the newest sample has used up the size, or its container was throttled.
 
-        `size`: cores that are promised, `limit`: cores above which it is throttled; None: it is not.
+        `recent`: samples of `sample_s` seconds. `size`: cores that are promised, `limit`: cores above which it is
+        throttled; None: it is not.
         """
         params = self._params
         used = recent.cpu[-1].item()
         throttled = recent.signals.get(Signal.THROTTLED)
         if limit is not None and throttled is not None and throttled[-1] > params.throttled:
-            share = throttled[-_IN_A_ROW:].tolist()
-            if not (len(share) > 1 and share[-1] < _NOT_FALLING * share[-2]):
-                row = next((n for n, one in enumerate(reversed(share)) if not one > params.throttled), len(share))
-                growth = params.growth * params.hurry ** (row - 1)
+            share = throttled[-max(_IN_A_ROW, _LATELY_S // sample_s) :].tolist()
+            lately = [one for one in share[-max(1, _LATELY_S // sample_s) :] if one == one]
+            falls = len(share) > 1 and share[-1] < _NOT_FALLING * share[-2]
+            if not falls and sum(lately) > params.throttled * len(lately):
+                row = [*reversed(share[-_IN_A_ROW:])]
+                count = next((n for n, one in enumerate(row) if not one > params.throttled), len(row))
+                growth = params.growth * params.hurry ** (count - 1)
+                longer = _longer(recent, params.throttled)
+                if longer > 1 + growth:
+                    return Reached(longer - 1, f"throttled, and frames take {longer:.1f} times as long as before")
                 return Reached(growth, f"throttled in {share[-1]:.0%} of the time")
         line = size if limit is None else min(size, limit)
         if used > line * (1 - params.reached):
             return Reached(params.growth, f"{used / line:.0%} of the size is used")
-        pressure = recent.signals.get(Signal.CPU_PRESSURE)
-        if pressure is None or not used > _MOST_USED * line or not pressure[-1] > params.pressure:
-            return None
-        if throttled is not None and throttled[-1] <= params.throttled:
+        if not used > _MOST_USED * line or (throttled is not None and throttled[-1] <= params.throttled):
             return None  # what it waits for is not its own limit
-        return Reached(params.growth, f"some task waited for {pressure[-1]:.0%} of the time")
+        pressure = recent.signals.get(Signal.CPU_PRESSURE)
+        if pressure is not None and pressure[-1] > params.pressure:
+            return Reached(params.growth, f"some task waited for {pressure[-1]:.0%} of the time")
+        if (longer := _longer(recent, params.throttled)) > 1 + params.frames:
+            return Reached(params.growth, f"frames take {longer:.1f} times as long as before")
+        return None
 
 
 def newest_is_known(recent: Samples) -> bool:
     """Whether the newest sample has CPU."""
     return len(recent) > 0 and math.isfinite(recent.cpu[-1])
+
+
+def _crowded(block: Block, part: Iterable[tuple[float, float]]) -> Block:
+    """The block with what its samples, (users, cores), say of crowds."""
+    newest, took = -1, dict[int, float]()
+    for users, cores in part:
+        if (crowd := crowd_of(users)) >= 0:
+            newest = crowd
+            took[crowd] = max(cores, took.get(crowd, 0.0))
+    return block._replace(crowd=newest, took=tuple(took.items()))
+
+
+def _longer(recent: Samples, throttled: float) -> float:
+    """How many times as long as the longest of the last samples before it, but for those that were throttled, a frame
+    takes in the newest; 0 where that is not known."""
+    frames = recent.signals.get(FRAME_TIME)
+    if frames is None:
+        return 0.0
+    before = frames[-1 - _FRAMES : -1]
+    calm = before[(before > 0) & ~(recent.signal(Signal.THROTTLED)[-1 - _FRAMES : -1] > throttled)]
+    newest = frames[-1].item()
+    return newest / float(calm.max()) if len(calm) and math.isfinite(newest) else 0.0

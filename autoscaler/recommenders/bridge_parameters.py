@@ -27,12 +27,12 @@ class LoweringParameters(Parameters):
     """When a size is lowered."""
 
     change_cost: Cost = Field(
-        timedelta(minutes=6),
+        timedelta(minutes=4, seconds=30),
         description="What a change is worth, in time of holding the whole size for nothing. What was held too much has "
         "to add up to it before the size is lowered: half of a size for nothing, twice as long.",
     )
-    dead_band: Part = Field(0.1, description="What is too much by less is left as it is.")
-    settle: Part = Field(0.1, description="A need that grows by more than this in five minutes starts the count anew.")
+    dead_band: Part = Field(0.08, description="What is too much by less is left as it is.")
+    settle: Part = Field(0.2, description="A need that grows by more than this in five minutes starts the count anew.")
 
 
 class CpuParameters(Parameters):
@@ -43,10 +43,11 @@ class CpuParameters(Parameters):
         description="The level is the highest usage of so long. What was longer ago says little of the next minutes.",
     )
     margin: Ratio = Field(
-        0.2, description="What is added to the level when a size is lowered to it. It is room to grow, and may be used."
+        0.22,
+        description="What is added to the level when a size is lowered to it. It is room to grow, and may be used.",
     )
     growth: Growth = Field(
-        0.6,
+        0.7,
         description="By how much a size grows that is used up. How much more is wanted cannot be seen: usage ends at "
         "the limit. Less throttles longer, more is given back later.",
     )
@@ -55,15 +56,26 @@ class CpuParameters(Parameters):
     )
     reached: Part = Field(0.01, description="A size of which less than this is free is used up.")
     throttled: Part = Field(
-        0.05, description="A size is used up as well where so many of the CFS periods end at the limit."
+        0.05,
+        description="A size is used up as well where so many of the CFS periods of the last minute end at the limit.",
     )
     pressure: Part = Field(
         0.2,
         description="And where some task waits for a CPU for so much of the time, of a size of which most is used. "
         "Counts where throttling is not measured.",
     )
+    frames: Annotated[Ratio, bounded(0.01, 10.0)] = Field(
+        0.5,
+        description="And where frames take so much longer than before, of a size of which most is used. Counts where "
+        "throttling is not measured, and where the policy defines the signal `frameTime`.",
+    )
     most: Annotated[Ratio, bounded(1.0, 10.0)] = Field(
         4.0, description="The most that a size which is used up may become, in times of the level."
+    )
+    sessions_half_life: HalfLife = Field(
+        timedelta(hours=6),
+        description="Age at which what so many users took counts half. Is read where the policy defines the signal "
+        "`sessions`.",
     )
     lowering: LoweringParameters = Field(LoweringParameters(), description="When the size is lowered.")
 
@@ -73,6 +85,7 @@ class MemoryLoweringParameters(LoweringParameters):
 
     change_cost: Cost = Field(timedelta(minutes=45), description="As that of CPU.")
     dead_band: Part = Field(0.05, description="As that of CPU.")
+    settle: Part = Field(0.1, description="As that of CPU.")
 
 
 class MemoryParameters(Parameters):

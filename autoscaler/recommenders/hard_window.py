@@ -5,7 +5,7 @@ In contrast to a histogram it keeps the samples themselves: 12 bytes each, or fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,27 +52,35 @@ class HardWindow:
 
     def read(self, rows: Sequence[Kept], fresh: Fresh) -> list[float | None]:
         """The answer for each row, joined by its fresh samples; None where there are no samples."""
+        if self._share < 1:
+            return [self._percentile(usage) for usage in self._usages(rows, fresh)]
         parts = np.searchsorted(fresh.row, np.arange(len(rows) + 1)).tolist()
         since = (fresh.newest - self._window_s).tolist()
-        if self._share < 1 and self._every_s:
-            until = (fresh.newest // self._every_s * self._every_s).tolist()
-            return [
-                self._read(
-                    _until(kept, until[row]),
-                    until[row] - self._window_s,
-                    fresh.usage[parts[row] : parts[row + 1]][fresh.at[parts[row] : parts[row + 1]] <= until[row]],
-                )
-                for row, kept in enumerate(rows)
-            ]
-        return [self._read(kept, since[row], fresh.usage[parts[row] : parts[row + 1]]) for row, kept in enumerate(rows)]
+        return [_peak(kept, since[row], fresh.usage[parts[row] : parts[row + 1]]) for row, kept in enumerate(rows)]
 
-    def _read(self, kept: Kept, since: int, opened: Values) -> float | None:
+    def above(self, rows: Sequence[Kept], fresh: Fresh, amounts: Sequence[float | None]) -> list[int]:
+        """How many of the samples that `read` answers from exceed an amount for each row; 0 where there is none."""
         if self._share >= 1:
-            peak = within(kept.peaks, since)
-            if not len(opened):
-                return peak
-            return max(float(opened.max()), peak or 0.0)
-        usage = np.concatenate((kept.usage[int(kept.at.searchsorted(since, side="right")) :], opened))
+            return [0] * len(rows)
+        return [
+            0 if amount is None else int((usage > amount).sum())
+            for usage, amount in zip(self._usages(rows, fresh), amounts, strict=True)
+        ]
+
+    def _usages(self, rows: Sequence[Kept], fresh: Fresh) -> Iterator[Values]:
+        parts = np.searchsorted(fresh.row, np.arange(len(rows) + 1)).tolist()
+        newest = fresh.newest
+        if self._every_s:
+            newest = newest // self._every_s * self._every_s
+        for row, (kept, until) in enumerate(zip(rows, newest.tolist(), strict=True)):
+            part = slice(parts[row], parts[row + 1])
+            opened = fresh.usage[part]
+            if self._every_s:
+                kept, opened = _until(kept, until), opened[fresh.at[part] <= until]
+            first = int(kept.at.searchsorted(until - self._window_s, side="right"))
+            yield np.concatenate((kept.usage[first:], opened))
+
+    def _percentile(self, usage: Values) -> float | None:
         if not len(usage):
             return None
         place = (len(usage) - 1) * self._share
@@ -80,6 +88,13 @@ class HardWindow:
         around = np.partition(usage, (low, min(low + 1, len(usage) - 1))).astype(np.float64)
         found = around[low] + (place - low) * (around[min(low + 1, len(usage) - 1)] - around[low])
         return float(found) * (1 + SAMPLE_PRECISION)  # samples are 32-bit floats, and may have been rounded down
+
+
+def _peak(kept: Kept, since: int, opened: Values) -> float | None:
+    peak = within(kept.peaks, since)
+    if not len(opened):
+        return peak
+    return max(float(opened.max()), peak or 0.0)
 
 
 def _until(kept: Kept, instant: int) -> Kept:

@@ -147,17 +147,24 @@ class _Resource:
         self, rows: Sequence[Any], seen_s: NDArray[np.int64], fresh: Fresh
     ) -> list[tuple[float | None, tuple[Step, ...]]]:
         """Target and trail for each row of the past, joined by its fresh samples."""
-        keys = list(zip(self.past.read(rows, fresh), seen_s.tolist(), strict=True))
+        usages = self.past.read(rows, fresh)
+        above = [0] * len(rows) if self._params.window is None else self.past.above(rows, fresh, self._wanted(usages))
+        keys = list(zip(usages, seen_s.tolist(), above, strict=True))
         found = {key: self._answer(*key) for key in set(keys)}  # containers of one age and size share their answer
         return [found[key] for key in keys]
 
-    def _answer(self, usage: float | None, seen_s: int) -> tuple[float | None, tuple[Step, ...]]:
+    def _wanted(self, usages: Sequence[float | None]) -> list[float | None]:
+        floor = self._params.floor / SCALE[self.resource]
+        return [None if usage is None else max(usage * (1 + self._params.margin), floor) for usage in usages]
+
+    def _answer(self, usage: float | None, seen_s: int, above: int) -> tuple[float | None, tuple[Step, ...]]:
         if seen_s < self._min_s or usage is None:
             return None, (Step(self.resource, "usage", None, None, self.shortage(seen_s)),)
         before, wanted = amount(self.resource, usage), usage * (1 + self._params.margin)
         after, floor = amount(self.resource, wanted), self._params.floor
         because = f"{self._params.target.text} of {span(min(seen_s, self._reach.total_seconds()))} of samples"
-        margin = f"margin {100 * self._params.margin:g}%"
+        exceeded = f"; samples above the limit: {above}" if above else ""
+        margin = f"margin {100 * self._params.margin:g}%{exceeded}"
         trail = (
             Step(self.resource, "usage", None, before, because),
             Step(self.resource, "margin", before, after, margin),

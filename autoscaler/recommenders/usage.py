@@ -18,9 +18,13 @@ SCALE = {Resource.CPU: 1000, Resource.MEMORY: 1}
 """From cores or bytes to the base unit of steps."""
 
 
+MOST = {resource: most / SCALE[resource] for resource, most in HIGHEST.items()}
+"""In cores or bytes: what is more is no usage."""
+
+
 def known(usage: NDArray[np.float32], resource: Resource) -> NDArray[np.bool_]:
     """Where usage (cores, bytes) is known: what is NaN, negative, or more than any container has is missing."""
-    return (usage >= 0) & (usage <= HIGHEST[resource] / SCALE[resource])  # NaN compares false
+    return (usage >= 0) & (usage <= MOST[resource])  # NaN compares false
 
 
 def amount(resource: Resource, value: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -108,3 +108,17 @@ class Trace:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
+        # read-only mappings cannot be sent to another process
+        return _again, (self.name, self.step_s, dict(self.columns), self.events, self.starts_s)
+
+
+def _again(
+    name: str,
+    step_s: int,
+    columns: Mapping[Column, NDArray[np.float64]],
+    events: tuple[Event, ...],
+    starts_s: int,
+) -> Trace:
+    return Trace.of(name, step_s, columns, events, starts_s=starts_s)

@@ -9,9 +9,11 @@ import pytest
 
 from autoscaler.backtest.demand import Replayed, ReplayError
 from autoscaler.backtest.modelled import Room
+from autoscaler.backtest.playback import STARTS_AT
 from autoscaler.backtest.running import Terms, policy_demands, run_policy
 from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.policy import (
+    Care,
     ContainerPolicy,
     Fallback,
     FallbackAction,
@@ -23,7 +25,7 @@ from autoscaler.core.policy import (
 )
 from autoscaler.core.recommender import Grid, Situation, Target
 from autoscaler.traces.trace import Column, Trace
-from tests.backtest.test_replay import Scripted
+from tests.backtest.test_replay import BLANK, Scripted
 from tests.build import FREE, amounts
 
 MINUTES = 60
@@ -92,6 +94,21 @@ def test_memory_stays_above_what_was_used_lately_and_a_kill_ends_the_container()
     killed = run_policy(rising, replace(policy(None), recommender=scripted), terms(Replayed.MEMORY), Room())
     assert killed.scores.oom_episodes == 1
     assert scripted.seen[-1].restarts == killed.scores.oom_kills == 3
+
+
+def test_what_is_not_recorded_is_not_taken_for_nothing() -> None:
+    """A kubelet refuses a memory limit below what is in use, and in a gap it is not known that nothing is."""
+    gap = STARTS_AT + timedelta(minutes=30)
+
+    def wanted(situation: Situation) -> Target:
+        return Target(None, (0.5 if situation.now > gap else 1.5) * GIB)
+
+    trace = Trace.of("t", 60, {Column.MEMORY: [BLANK] * 5 + [GIB] * 25 + [BLANK] * 10 + [GIB] * 20})
+    careless = policy(wanted, care=Care(memory_floor=False))
+    found = run_policy(trace, careless, terms(Replayed.MEMORY), Room())
+    assert found.replay.limit.min() > GIB
+    assert found.scores.oom_episodes == 0
+    assert found.scores.days == pytest.approx(40 / 1440)
 
 
 def test_cpu_samples_are_means_over_the_rate_window_and_cut_by_the_limit() -> None:

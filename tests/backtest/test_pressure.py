@@ -33,3 +33,9 @@ def test_ten_minutes_of_running_are_forgiven() -> None:
     assert restarts.want(np.full(6, 2.0), 1.0).tolist() == [2, 2, 2, 2, 0, 2]
     assert restarts.want(np.full(11, 0.5), 1.0)[:2].tolist() == [0, 0.5]
     assert restarts.want(np.full(2, 2.0), 1.0).tolist() == [2, 2]
+
+
+def test_what_is_not_recorded_stays_unknown_while_a_container_is_away() -> None:
+    restarts = Restarts(60)
+    restarts.want(np.full(4, 2.0), 1.0)
+    assert restarts.want(np.array([float("nan"), 0.5]), 1.0) == pytest.approx([float("nan"), 0.5], nan_ok=True)

@@ -89,6 +89,22 @@ def test_the_table_fits_80_columns(usage: Path, capsys: Out) -> None:
         assert "Against today's twice the peak of the first hour:" in out.out
 
 
+def test_the_least_slack_with_as_many_resizes(usage: Path, capsys: Out) -> None:
+    arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile", "--as-often")
+    assert backtest(*arguments, "-o", "json") == 0
+    found = document(capsys)
+    (one,) = found["traces"]
+    # an hour at 1 GiB with three minutes at 3 in it; there is room for both changes
+    assert one["resizes"] >= 2
+    assert one["oracle_same_resizes_slack_percent"] == pytest.approx(0)
+    assert found["mean"]["oracle_same_resizes_slack_percent"] == pytest.approx(0)
+    assert one["oracle_slack_percent"] == pytest.approx(100 * (1 - 66 / 180))
+    assert backtest(*arguments, "--recommender", "percentile:memory.margin=50%") == 0
+    out = capsys.readouterr().out
+    assert out.count("as often\n") == 3
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_what_runs_today_is_where_it_starts_and_what_it_is_compared_with(usage: Path, capsys: Out) -> None:
     arguments = ("--trace", usage, "--resource", "memory", "--recommender", "percentile", "-o", "json")
     assert backtest(*arguments, "--today", "memory=2560Mi,cpu=3") == 0

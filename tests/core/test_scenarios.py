@@ -1,4 +1,4 @@
-"""Recorded scenarios of series, of Prometheus, and of the life of a resize and of a migration, each with a test."""
+"""Recorded scenarios of series, Prometheus, numbers, and the life of a resize and a migration, each with a test."""
 
 from __future__ import annotations
 
@@ -74,6 +74,19 @@ SCENARIOS = {
     "PRM-11": "core/test_doubted.py::test_prm_11_what_is_no_number_is_left_out",
     "PRM-13": "bad_days/test_prometheus.py::test_prm_13_an_hour_without_usage_changes_nothing_and_ends_by_itself",
     "PRM-13, half of the pods": "core/test_doubted.py::test_prm_13_half_of_the_pods_lower_nothing_and_raise",
+    **{
+        f"NUM-{number}": f"recommenders/test_windows.py::test_num_{number}_{name}"
+        for number, name in {
+            "01": "the_peak_of_a_start_is_covered",
+            "02": "max_covers_three_samples_of_90_days_and_p99_does_not",
+            "02_a": "percentile_of_a_window_says_how_many_samples_are_above_it",
+            "05": "a_day_of_data_is_no_reason_for_a_multiple",
+        }.items()
+    },
+    "NUM-03": "core/test_choosing_the_number.py::test_num_03_a_percentile_is_the_request_whatever_limits_do",
+    "NUM-03, ratio": "core/test_pairing.py::test_num_03_the_ratio_concerns_limits_alone",
+    "NUM-04": "core/test_choosing_the_number.py::test_num_04_each_pod_gets_its_own_size",
+    "NUM-06": "core/test_choosing_the_number.py::test_num_06_no_node_that_is_large_enough_means_no_patch",
     "ACC-10": "e2e/test_other_sizers.py::test_what_a_horizontal_one_scales_on_is_left_alone",
 }
 
@@ -84,8 +97,8 @@ def test_a_scenario_has_its_test(where: str) -> None:
     assert f"def {name}(" in (Path(__file__).parents[1] / file).read_text()
 
 
-def test_every_scenario_of_series_of_prometheus_of_a_resize_and_of_a_migration_is_named(shared: Path) -> None:
+def test_every_scenario_is_named_but_those_of_acceptance(shared: Path) -> None:
     text = (shared / "cases" / "scenarios.md").read_text()
-    recorded = set(re.findall(r"^\*\*((?:SER|PRM|RSZ|MIG)-\d+)", text, re.MULTILINE))
-    assert {name[:3] for name in recorded} == {"SER", "PRM", "RSZ", "MIG"}
+    recorded = set(re.findall(r"^\*\*((?:SER|PRM|RSZ|MIG|NUM)-\d+)", text, re.MULTILINE))
+    assert {name[:3] for name in recorded} == {"SER", "PRM", "RSZ", "MIG", "NUM"}
     assert recorded <= SCENARIOS.keys()

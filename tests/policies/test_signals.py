@@ -46,6 +46,13 @@ def test_a_signal_arrives_in_the_core() -> None:
     assert loaded.warnings == ()
 
 
+def test_what_a_recommender_can_do_without_need_not_be_defined() -> None:
+    with_frames, without = FRAMES.replace("frames", "bridge"), "selector: {namespaces: [sim]}"
+    assert read(with_frames).policy.signals.keys() == {"frameTime"}
+    assert read(with_frames).warnings == ()
+    assert "sessions" in read(without).policy.recommender.signals
+
+
 def test_what_nobody_reads_has_no_effect() -> None:
     loaded = read(FRAMES.replace("frames", "percentile"), BOTH)
     assert [str(warning) for warning in loaded.warnings] == [

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def minutes(
     *,
     start: int = T0,
     step: int = 60,
-    signals: Mapping[Signal, Sequence[float]] | None = None,
+    signals: Mapping[str, Sequence[float]] | Mapping[Signal, Sequence[float]] | None = None,
 ) -> Samples:
     """Samples of each minute; memory in MiB. What is not given is missing."""
     count = max(len(cpu), len(memory))
@@ -91,11 +92,12 @@ def asked(
     bridge: Bridge = BRIDGE,
     ended: Termination | None = None,
     later_s: int = 0,
+    step: int = 60,
 ) -> Target:
     """The answer after folding samples of a minute each, as a replay does."""
-    state = bridge.fold(bridge.start(), past, 60) if len(past) else bridge.start()
+    state = bridge.fold(bridge.start(), past, step) if len(past) else bridge.start()
     now = datetime.fromtimestamp(int(past.end_at[-1]) + later_s, UTC)
-    answer = bridge.recommend(state, Situation(now, past[-120:], EMPTY, in_force, 60, 60, ended))
+    answer = bridge.recommend(state, Situation(now, past[-120:], EMPTY, in_force, step, step, ended))
     assert isinstance(answer, Target)
     return answer
 
@@ -149,6 +151,66 @@ def test_throttling_that_rates_still_show_after_a_raise_does_not_raise_again() -
     assert asked(past, size(1.5)).cpu == 1.5
 
 
+def test_a_hitch_among_the_samples_of_a_minute_is_no_lack_of_cpu() -> None:
+    """One second of sixty; with one in each quarter of a minute it is."""
+    calm, hitch, end = [0.0] * 720, [0.2, *[0.0] * 11], [0.2]
+    once = minutes([0.5] * 721, step=5, signals={Signal.THROTTLED: [*calm, *end]})
+    often = minutes([0.5] * 733, step=5, signals={Signal.THROTTLED: [*calm, *[*hitch[:3]] * 4, *end]})
+    assert asked(once, size(0.6), step=5).cpu == 0.6
+    assert asked(often, size(0.6), step=5).cpu == pytest.approx(0.9)
+
+
+def test_how_much_longer_frames_take_says_how_much_more_is_wanted() -> None:
+    signals = {Signal.THROTTLED: [0.0] * 59 + [0.9], "frameTime": [0.02] * 30 + [0.025] * 29 + [0.075]}
+    answer = asked(minutes([0.5] * 60, signals=signals), size(0.6))
+    assert answer.cpu == pytest.approx(1.8)
+    assert steps(answer, Resource.CPU)["reached"].because == (
+        "throttled, and frames take 3.0 times as long as before: more may be wanted than is seen, +200%"
+    )
+    stalled = {**signals, Signal.THROTTLED: [0.0] * 60}
+    assert asked(minutes([0.5] * 60, signals=stalled), size(0.6)).cpu == 0.6
+
+
+def test_frames_that_take_longer_count_where_throttling_is_not_measured() -> None:
+    frames = {"frameTime": [0.02] * 59 + [0.04]}
+    assert asked(minutes([0.9] * 60, signals=frames), size(1.0)).cpu == pytest.approx(1.5)
+    assert asked(minutes([0.7] * 60, signals=frames), size(0.9)).cpu == 0.9
+    assert asked(minutes([0.9] * 60, signals={"frameTime": [0.02] * 59 + [NAN]}), size(1.0)).cpu == 1.0
+
+
+def _users(*counts: int | float) -> list[float]:
+    """The numbers of users of six hours, each for as long as the others."""
+    return [float(count) for count in counts for _ in range(360 // len(counts))]
+
+
+def test_what_so_many_users_took_is_there_when_they_come_back() -> None:
+    usage = [0.2] * 120 + [3.0] * 120 + [0.2] * 119 + [0.3]
+    users = {"sessions": [*_users(0, 10, 0)[:-1], 9.0]}
+    answer = asked(minutes(usage, signals=users), size(0.5))
+    assert answer.cpu == pytest.approx(3.0 * 2 ** (-2 / 6), rel=0.01)
+    assert steps(answer, Resource.CPU)["sessions"].because == "8-15 users took up to so much 2h ago, fading"
+    assert adds_up(answer)
+    fewer = asked(minutes(usage, signals={"sessions": [*users["sessions"][:-1], 7.0]}), size(0.5))
+    assert fewer.cpu == 0.5
+
+
+def test_nothing_is_lowered_to_less_than_what_those_who_are_there_took() -> None:
+    usage = [0.2] * 120 + [3.0] * 20 + [1.0] * 220
+    answer = asked(minutes(usage, signals={"sessions": [5.0] * 360}), size(4.0))
+    assert answer.cpu == pytest.approx(3.0 * 2 ** (-220 / 360), rel=0.01)
+    assert asked(minutes(usage), size(4.0)).cpu == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("users", [NAN, -1.0, math.inf])
+def test_users_that_are_not_known_are_not_nobody(users: float) -> None:
+    """They are as many as there were for as long as usage counts, and then nothing is read of them."""
+    usage, known = [3.0] * 60 + [1.0] * 240, [5.0] * 290
+    soon = asked(minutes(usage, signals={"sessions": [*known, *[users] * 10]}), size(4.0))
+    assert "sessions" in steps(soon, Resource.CPU)
+    late = asked(minutes([*usage, *[1.0] * 20], signals={"sessions": [*known, *[users] * 30]}), size(4.0))
+    assert "sessions" not in steps(late, Resource.CPU)
+
+
 def test_growth_ends_at_a_multiple_of_what_is_used() -> None:
     past = minutes([0.1] * 60, signals={Signal.THROTTLED: [0.5] * 60})
     assert asked(past, size(0.39)).cpu == pytest.approx(0.4)
@@ -178,6 +240,19 @@ def test_what_was_too_much_is_lowered_when_it_has_cost_as_much_as_a_change() -> 
     lowered = asked(minutes([*past, *[0.5] * 12]), size(1.2))
     assert lowered.cpu == pytest.approx(0.6)
     assert steps(lowered, Resource.CPU)["lowered"].because == "too much in the last 12m: worth 6m of the whole size"
+
+
+def test_throttling_starts_the_count_anew() -> None:
+    """Bursts that are shorter than the distance of samples show nowhere else: without that it would be lowered at once
+    to the size at which it was throttled."""
+    throttled = [0.0] * 92 + [0.3]
+    soon = asked(minutes([0.5] * 95, signals={Signal.THROTTLED: [*throttled, *[0.0] * 2]}), size(1.2))
+    assert soon.cpu == 1.2
+    assert steps(soon, Resource.CPU)["kept"].because == "it has been throttled in the last five minutes"
+    kept = asked(minutes([0.5] * 106, signals={Signal.THROTTLED: [*throttled, *[0.0] * 13]}), size(1.2))
+    assert kept.cpu == 1.2
+    late = asked(minutes([0.5] * 107, signals={Signal.THROTTLED: [*throttled, *[0.0] * 14]}), size(1.2))
+    assert late.cpu == pytest.approx(0.6)
 
 
 def test_a_need_that_rose_starts_the_count_anew() -> None:
@@ -302,7 +377,10 @@ def _random(seed: int, count: int) -> Samples:
     cpu = level * rng.uniform(0.8, 1.2, count) * np.where(rng.random(count) < 0.01, 5, 1)
     memory = 500 * np.repeat(rng.lognormal(0, 0.7, count // 90 + 1), 90)[:count]
     keep = rng.random(count) > 0.05
-    made = minutes(cpu.tolist(), memory.tolist())
+    throttled = np.where(rng.random(count) < 0.05, rng.random(count), 0.0)
+    users = np.where(rng.random(count) < 0.02, NAN, np.repeat(rng.integers(0, 20, count // 45 + 1), 45)[:count])
+    beside = {Signal.THROTTLED: throttled.tolist(), "sessions": users.tolist()}
+    made = minutes(cpu.tolist(), memory.tolist(), signals=beside)
     return made.each(lambda values: values[keep])
 
 
@@ -332,8 +410,8 @@ def test_folding_at_once_in_pieces_or_one_by_one_is_the_same(seed: int) -> None:
 
 
 def _close(one: Folded, other: Folded) -> bool:
-    def flat(value: object) -> list[float]:
-        return [part for each in value for part in flat(each)] if isinstance(value, tuple) else [float(str(value))]
+    def flat(value: Any) -> list[float]:
+        return [part for each in value for part in flat(each)] if isinstance(value, tuple) else [float(value)]
 
     return flat(one) == pytest.approx(flat(other), rel=1e-9)
 
@@ -365,7 +443,11 @@ def _blocks(samples: Samples) -> Samples:
     first = np.flatnonzero(np.diff(number, prepend=number[0] - 1))
     last = np.append(first[1:], len(samples)) - 1
     cpu = np.where(samples.end_at[last] % 300 == 0, samples.cpu[last], np.float32(NAN)).astype(np.float32)
-    return Samples(number[first] * 300, cpu, np.fmax.reduceat(samples.memory, first))
+    signals: dict[str, NDArray[np.float32]] = {
+        name: np.where(samples.end_at[last] % 300 == 0, values[last], np.float32(NAN)).astype(np.float32)
+        for name, values in samples.signals.items()
+    }
+    return Samples(number[first] * 300, cpu, np.fmax.reduceat(samples.memory, first), signals)
 
 
 def _answer(bridge: Bridge, history: History, in_force: Resources) -> Target:

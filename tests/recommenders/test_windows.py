@@ -207,6 +207,16 @@ def test_num_02_max_covers_three_samples_of_90_days_and_p99_does_not() -> None:
     assert found.memory == pytest.approx(1024 * MIB, rel=0.021)
 
 
+def test_num_02_a_percentile_of_a_window_says_how_many_samples_are_above_it() -> None:
+    usage = np.full(129_600, 1024.0 * MIB)
+    usage[[100_000, 110_000, 129_000]] = 8192.0 * MIB
+    past = samples([0.1] * len(usage), usage.tolist())
+    found = target(percentile(memory={"target": "p99", "window": "30d", "margin": "15%"}), past)
+    assert found.memory == pytest.approx(1.15 * 1024 * MIB, rel=1e-6)
+    assert step_of(found, "margin", Resource.MEMORY).because == "margin 15%; samples above the limit: 3"
+    assert "above" not in step_of(found, "margin").because
+
+
 def test_num_05_a_day_of_data_is_no_reason_for_a_multiple() -> None:
     for days in (1, 7):
         past = samples([0.2] * (days * 1440), [NAN] * (days * 1440))
@@ -214,8 +224,7 @@ def test_num_05_a_day_of_data_is_no_reason_for_a_multiple() -> None:
         assert found.cpu == pytest.approx(0.24, rel=1e-6)
 
 
-def test_sizes_of_pods_are_their_own() -> None:
-    """NUM-04: each container is answered from its own past, many at once too."""
+def test_num_04_each_container_is_answered_from_its_own_past() -> None:
     algorithm = percentile()
     states = [algorithm.fold(algorithm.start(), samples([cpu] * 60, [NAN] * 60), 60) for cpu in (0.2, 3.0)]
     found = algorithm.recommend_many(states, [asked(T0 + 3600)] * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,11 @@ def traces(draw: st.DrawFn) -> Trace:
     marked = sorted(draw(st.sets(st.integers(0, rows - 1))))
     events = [Event(row, draw(st.sampled_from(EventKind))) for row in marked]
     return Trace.of("t", draw(st.integers(1, 10**6)), columns, events, starts_s=draw(st.integers(0, 2**31)))
+
+
+@given(trace=traces())
+def test_a_trace_can_be_sent_to_another_process(trace: Trace) -> None:
+    assert pickle.loads(pickle.dumps(trace)) == trace
 
 
 @SUFFIXES

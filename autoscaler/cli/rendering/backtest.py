@@ -17,11 +17,12 @@ _GIB = float(1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One of those that were replayed, on all traces."""
+    """One of those that were replayed, on all traces. `in_force`: what runs today was found in the cluster."""
 
     label: str
     terms: Terms
     outcomes: Sequence[Outcome]
+    in_force: bool = False
 
     @property
     def mean(self) -> Scores:
@@ -47,6 +48,7 @@ def _document(result: Result) -> dict[str, Any]:
         "mean": {
             **asdict(result.mean),
             "oracle_slack_percent": _mean([one.oracle_slack_percent for one in result.outcomes]),
+            **_as_often(_paced(result)),
             **_summed(result.outcomes),
         },
     }
@@ -58,15 +60,25 @@ def _trace(one: Outcome, terms: Terms) -> dict[str, Any]:
         "resource": terms.replayed.value,
         **asdict(one.scores),
         "oracle_slack_percent": one.oracle_slack_percent,
+        **_as_often(one.paced_slack_percent),
         "reserved_change_percent": one.today.reserved_change_percent,
         "oom_avoided": one.today.oom_avoided,
         "oom_caused": one.today.oom_caused,
-        "today": {"size": one.today.size, **asdict(one.today.scores)},
+        "today": {"size": one.today.size, "reserved": one.today.reserved, **asdict(one.today.scores)},
         "deferred": one.replay.deferred,
         "infeasible": one.replay.infeasible,
         "migrations": one.replay.migrations,
         "held": {reason.value: count for reason, count in sorted(one.held.items())},
     }
+
+
+def _as_often(slack: float | None) -> dict[str, float]:
+    return {} if slack is None else {"oracle_same_resizes_slack_percent": slack}
+
+
+def _paced(result: Result) -> float | None:
+    found = [one.paced_slack_percent for one in result.outcomes if one.paced_slack_percent is not None]
+    return _mean(found) if found else None
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -101,18 +113,30 @@ _CPU = ("slack", "throttled", "unmet", "resizes/d", "reserved", "oracle")
 _MEMORY = ("slack", "OOM/d", "OOMs", "kills", "resizes/d", "reserved", "oracle")
 
 
+def _heads(terms: Terms) -> tuple[str, ...]:
+    heads = _CPU if terms.replayed is Replayed.CPU else _MEMORY
+    return (*heads, "as often") if terms.paced else heads
+
+
+def _of_all(result: Result) -> list[str]:
+    best = _mean([one.oracle_slack_percent for one in result.outcomes])
+    return _cells(result.mean, best, _paced(result), memory=result.terms.replayed is not Replayed.CPU)
+
+
 def _section(result: Result, width: int) -> str:
     terms = result.terms
     memory = terms.replayed is not Replayed.CPU
-    rows = [[one.trace, *_cells(one.scores, one.oracle_slack_percent, memory=memory)] for one in result.outcomes]
+    rows = [
+        [one.trace, *_cells(one.scores, one.oracle_slack_percent, one.paced_slack_percent, memory=memory)]
+        for one in result.outcomes
+    ]
     if len(rows) > 1:
-        best = _mean([one.oracle_slack_percent for one in result.outcomes])
-        rows.append(["mean", *_cells(result.mean, best, memory=memory)])
+        rows.append(["mean", *_of_all(result)])
     return "\n".join(
         [
             *_title(result),
             "",
-            *_aligned(["trace", *(_MEMORY if memory else _CPU)], rows, width),
+            *_aligned(["trace", *_heads(terms)], rows, width),
             fill(_saved(result), width),
         ]
     )
@@ -133,7 +157,7 @@ def in_words(terms: Terms) -> str:
     return f"{what}, a decision every {every}, the first {warmup} not scored"
 
 
-def _cells(scores: Scores, oracle: float, *, memory: bool) -> list[str]:
+def _cells(scores: Scores, oracle: float, paced: float | None, *, memory: bool) -> list[str]:
     unit = _GIB if memory else 1.0
     reserved = f"{scores.reserved_hours / unit:,.0f} {'GiBh' if memory else 'core-h'}"
     first = (
@@ -141,7 +165,8 @@ def _cells(scores: Scores, oracle: float, *, memory: bool) -> list[str]:
         if memory
         else [f"{scores.throttled_percent:.2f}%", f"{scores.unmet_percent:.1f}%"]
     )
-    return [f"{scores.slack_percent:.1f}%", *first, f"{scores.resizes_per_day:.1f}", reserved, f"{oracle:.1f}%"]
+    bounds = [f"{slack:.1f}%" for slack in (oracle, paced) if slack is not None]
+    return [f"{scores.slack_percent:.1f}%", *first, f"{scores.resizes_per_day:.1f}", reserved, *bounds]
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -161,11 +186,13 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 def _saved(result: Result) -> str:
     sums = _summed(result.outcomes)
-    if result.terms.today is None:
-        today = "twice the peak of the first hour"
+    if result.in_force:
+        today = "what runs today"
+    elif result.terms.today is None:
+        today = "today's twice the peak of the first hour"
     else:
-        today = _size(result.terms.today, result.terms.replayed)
-    words = f"Against today's {today}: {sums['reserved_change_percent']:+.0f}% reserved"
+        today = f"today's {_size(result.terms.today, result.terms.replayed)}"
+    words = f"Against {today}: {sums['reserved_change_percent']:+.0f}% reserved"
     if any(sums[name] for name in ("deferred", "infeasible", "migrations")):
         asks = f"{sums['deferred']} asks deferred, {sums['infeasible']} infeasible, {sums['migrations']} migrations"
         words = f"{asks}. {words}"
@@ -180,9 +207,5 @@ def _size(size: float, replayed: Replayed) -> str:
 
 
 def _beside(results: Sequence[Result], width: int) -> str:
-    memory = results[0].terms.replayed is not Replayed.CPU
-    rows = []
-    for result in results:
-        best = _mean([one.oracle_slack_percent for one in result.outcomes])
-        rows.append([result.label, *_cells(result.mean, best, memory=memory)])
-    return "\n".join(_aligned(["mean", *(_MEMORY if memory else _CPU)], rows, width))
+    rows = [[result.label, *_of_all(result)] for result in results]
+    return "\n".join(_aligned(["mean", *_heads(results[0].terms)], rows, width))

@@ -69,9 +69,9 @@ def bound_cells(slack_percent: float, replayed: Replayed) -> list[str]:
 def against_today(outcome: Outcome, terms: Terms, unit: Unit) -> str:
     """What would be different from today."""
     today = outcome.today
-    words = (
-        f"Against {unit.written(today.size)} {unit.name} all the time: {today.reserved_change_percent:+.0f}% reserved"
-    )
+    held = "" if today.reserved == today.size else f", {unit.written(today.reserved)} of it reserved,"
+    size = f"{unit.written(today.size)} {unit.name}{held} all the time"
+    words = f"Against {size}: {today.reserved_change_percent:+.0f}% reserved"
     if terms.replayed is Replayed.CPU:
         was = today.scores.throttled_percent
         return f"{words}, throttled {outcome.scores.throttled_percent:.2f}% of the time instead of {was:.2f}%."

@@ -1,0 +1,88 @@
+"""What the flags of a back-test take: durations, sizes, amounts and conditions, each with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from autoscaler.backtest.demand import Replayed
+from autoscaler.backtest.limits import Condition, parse_condition
+from autoscaler.core.model import Resource, ResourceList
+from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
+from autoscaler.recommenders.parameters import parse_duration
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration as policies have it, in whole seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        try:
+            duration = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if duration % timedelta(seconds=1):
+            self.fail(f"{value} is not a whole number of seconds", param, ctx)
+        return duration
+
+
+class ConditionType(click.ParamType[Condition]):
+    """`oom_per_day > 0.4`."""
+
+    name = "condition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:
+        try:
+            return value if isinstance(value, Condition) else parse_condition(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Sizes(click.ParamType[dict[Replayed, float]]):
+    """`cpu=4,memory=8Gi` in cores and bytes."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[Replayed, float]:
+        if isinstance(value, dict):
+            return value
+        found: dict[Replayed, float] = {}
+        for item in value.split(","):
+            name, _, quantity = item.strip().partition("=")
+            if name not in list(Replayed):
+                self.fail(f"{item!r} is no size; write cpu=4,memory=8Gi,gpu_memory=20Gi, or some of them", param, ctx)
+            try:
+                is_cpu = name == Replayed.CPU
+                found[Replayed(name)] = parse_cpu(quantity) / 1000 if is_cpu else float(parse_memory(quantity))
+            except QuantityError as error:
+                self.fail(str(error), param, ctx)
+            if not found[Replayed(name)]:
+                self.fail(f"{item!r} is nothing; write what runs today", param, ctx)
+        return found
+
+
+class Amounts(click.ParamType[ResourceList]):
+    """`cpu=16,memory=64Gi`."""
+
+    name = "amounts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
+        if isinstance(value, ResourceList):
+            return value
+        amounts = ResourceList()
+        for item in value.split(","):
+            name, _, quantity = item.strip().partition("=")
+            try:
+                if name == Resource.CPU:
+                    amounts = replace(amounts, cpu=parse_cpu(quantity))
+                elif name == Resource.MEMORY:
+                    amounts = replace(amounts, memory=parse_memory(quantity))
+                else:
+                    self.fail(f"{item!r} is no amount; write cpu=16,memory=64Gi, or one of them", param, ctx)
+            except QuantityError as error:
+                self.fail(str(error), param, ctx)
+        return amounts
