@@ -38,6 +38,7 @@ _AT_ONCE = 100  # containers whose samples are held at a time
 _ENOUGH = 0.99  # of what was asked for
 
 Progress = Callable[[int, int], None]
+Requested = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class _Reading:
         for part in _parts(sorted(wanted)):
             before = len(found) + len(self._missing)
 
-            def tell(done: int, of: int, before: int = before, now: int = len(part)) -> None:
+            def tell(done: int, of: int, _samples: int, before: int = before, now: int = len(part)) -> None:
                 progress(int(hours * (before + now * done / max(of, 1))), max(1, int(hours * count)))
 
             measured = await self._read({one: wanted[one] for one in part}, step_s, length_s, window_s, tell)
@@ -129,7 +130,7 @@ class _Reading:
         return found
 
     async def _read(
-        self, wanted: Mapping[ContainerRef, Policy], step_s: int, length_s: int, window_s: int, tell: Progress | None
+        self, wanted: Mapping[ContainerRef, Policy], step_s: int, length_s: int, window_s: int, tell: Requested | None
     ) -> Measurements:
         metrics = self._parts.metrics
         of = {policy.name: recording(policy, step_s, length_s, window_s, self._reads) for policy in wanted.values()}

@@ -200,7 +200,7 @@ def test_a_size_of_ones_own_counts_instead(policies: Path, capsys: Out) -> None:
 class Interrupted(FakeMetrics):
     """Someone presses Ctrl-C while it measures."""
 
-    async def measure_once(self, progress: Callable[[int, int], None] | None = None) -> Measurements:
+    async def measure_once(self, progress: Callable[[int, int, int], None] | None = None) -> Measurements:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
         return self.latest()
