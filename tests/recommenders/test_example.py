@@ -36,7 +36,7 @@ print(json.dumps({"broken": dict(catalog.broken), "cpu": target.cpu, "memory": t
 
 
 def block(language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)
+    *_, found = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)  # the example comes last
     return str(found)
 
 
