@@ -27,6 +27,8 @@ LEAST = 0.01
 """Cores: the least target. The kernel takes no quota below 1 ms, which is 10m of a period of 100 ms: a smaller limit
 would not bind (kubernetes, pkg/kubelet/cm/helpers_linux.go, MinQuotaPeriod)."""
 
+_MOST_USAGE = MOST[Resource.CPU]
+_THROTTLED, _PRESSURE = Signal.THROTTLED, Signal.CPU_PRESSURE  # an enumeration is slow to look things up in
 _IN_A_ROW = 5  # throttled samples, beyond which growth no longer grows
 _LATELY_S = 60  # samples may be closer than that, and each of them throttled by a hitch
 _NOT_FALLING = 0.9  # of a share of throttled periods one sample ago: rates still show for minutes what is over
@@ -113,10 +115,10 @@ class CpuNeeds:
         """What samples say, block by block, ascending in time; and how many of them have usage."""
         if len(samples) == 1:  # what a turn has to fold
             usage = samples.cpu.item()
-            if not 0 <= usage <= MOST[Resource.CPU]:  # NaN compares false
+            if not 0 <= usage <= _MOST_USAGE:  # NaN compares false
                 return (), 0
             number, signals = (samples.end_at.item() - 1) // BLOCK_S, samples.signals
-            throttled, users = signals.get(Signal.THROTTLED), signals.get(SESSIONS)
+            throttled, users = signals.get(_THROTTLED), signals.get(SESSIONS)
             was = throttled is not None and throttled.item() > self._params.throttled
             if users is None or (crowd := crowd_of(users.item())) < 0:
                 return (Block(number, usage, was),), 1
@@ -128,7 +130,7 @@ class CpuNeeds:
         block = (samples.end_at - 1) // BLOCK_S
         first = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
         peaks = np.maximum.reduceat(samples.cpu, first).tolist()
-        was_throttled = samples.signal(Signal.THROTTLED) > self._params.throttled
+        was_throttled = samples.signal(_THROTTLED) > self._params.throttled
         found = list(map(Block, block[first].tolist(), peaks, np.logical_or.reduceat(was_throttled, first).tolist()))
         if SESSIONS in samples.signals:
             users = samples.signals[SESSIONS].tolist()
@@ -203,9 +205,9 @@ class CpuNeeds:
         throttled; None: it is not.
         """
         params = self._params
-        used = recent.cpu[-1].item()
-        throttled = recent.signals.get(Signal.THROTTLED)
-        if limit is not None and throttled is not None and throttled[-1] > params.throttled:
+        used = recent.cpu.item(-1)
+        throttled = recent.signals.get(_THROTTLED)
+        if limit is not None and throttled is not None and throttled.item(-1) > params.throttled:
             share = throttled[-max(_IN_A_ROW, _LATELY_S // sample_s) :].tolist()
             lately = [one for one in share[-max(1, _LATELY_S // sample_s) :] if one == one]
             falls = len(share) > 1 and share[-1] < _NOT_FALLING * share[-2]
@@ -220,11 +222,11 @@ class CpuNeeds:
         line = size if limit is None else min(size, limit)
         if used > line * (1 - params.reached):
             return Reached(params.growth, f"{used / line:.0%} of the size is used")
-        if not used > _MOST_USED * line or (throttled is not None and throttled[-1] <= params.throttled):
+        if not used > _MOST_USED * line or (throttled is not None and throttled.item(-1) <= params.throttled):
             return None  # what it waits for is not its own limit
-        pressure = recent.signals.get(Signal.CPU_PRESSURE)
-        if pressure is not None and pressure[-1] > params.pressure:
-            return Reached(params.growth, f"some task waited for {pressure[-1]:.0%} of the time")
+        pressure = recent.signals.get(_PRESSURE)
+        if pressure is not None and pressure.item(-1) > params.pressure:
+            return Reached(params.growth, f"some task waited for {pressure.item(-1):.0%} of the time")
         if (longer := _longer(recent, params.throttled)) > 1 + params.frames:
             return Reached(params.growth, f"frames take {longer:.1f} times as long as before")
         return None
@@ -232,7 +234,7 @@ class CpuNeeds:
 
 def newest_is_known(recent: Samples) -> bool:
     """Whether the newest sample has CPU."""
-    return len(recent) > 0 and math.isfinite(recent.cpu[-1])
+    return len(recent) > 0 and math.isfinite(recent.cpu.item(-1))
 
 
 def _crowded(block: Block, part: Iterable[tuple[float, float]]) -> Block:
@@ -252,6 +254,6 @@ def _longer(recent: Samples, throttled: float) -> float:
     if frames is None:
         return 0.0
     before = frames[-1 - _FRAMES : -1]
-    calm = before[(before > 0) & ~(recent.signal(Signal.THROTTLED)[-1 - _FRAMES : -1] > throttled)]
+    calm = before[(before > 0) & ~(recent.signal(_THROTTLED)[-1 - _FRAMES : -1] > throttled)]
     newest = frames[-1].item()
     return newest / float(calm.max()) if len(calm) and math.isfinite(newest) else 0.0

@@ -27,6 +27,7 @@ MIB = 2.0**20
 LEAST = MIB
 """Bytes: the least target. Even what uses nothing gets an amount."""
 
+_MEMORY = Resource.MEMORY  # an enumeration is slow to look things up in
 _NEWCOMER = "for what has not been seen of it yet, fading"
 
 
@@ -143,24 +144,24 @@ class MemoryNeeds:
     def trail(self, past: MemoryPast, need: Need) -> list[Step]:
         """How the need comes about, step by step."""
         block, value = past.block, _bytes(need.level)
-        steps = [Step(Resource.MEMORY, "usage", None, value, self._level_because)]
+        steps = [Step(_MEMORY, "usage", None, value, self._level_because)]
         roomy = need.level + need.room
         if need.room > 0:
             before, value = value, _bytes(roomy)
             ago = _age(block - past.rise.block)
             because = f"{self._rises} of the largest rise, {past.rise.amount / MIB:.0f}Mi {ago} ago, fading"
-            steps.append(Step(Resource.MEMORY, "rise", before, value, because))
+            steps.append(Step(_MEMORY, "rise", before, value, because))
         if need.top < roomy:
             roomy = need.top
             before, value = value, _bytes(roomy)
             ago = _age(block - past.highest.block)
             because = f"{self._beyond} above the highest usage, {past.highest.amount / MIB:.0f}Mi {ago} ago, fading"
-            steps.append(Step(Resource.MEMORY, "highest", before, value, because))
+            steps.append(Step(_MEMORY, "highest", before, value, because))
         if need.newcomer >= 1:
             before, value = value, _bytes(roomy + need.newcomer)
-            steps.append(Step(Resource.MEMORY, "newcomer", before, value, _NEWCOMER))
+            steps.append(Step(_MEMORY, "newcomer", before, value, _NEWCOMER))
         if (total := _bytes(need.total)) > value:
-            steps.append(Step(Resource.MEMORY, "margin", value, total, self._margin_because))
+            steps.append(Step(_MEMORY, "margin", value, total, self._margin_because))
         return steps
 
 
@@ -173,7 +174,7 @@ def _most(block: NDArray[np.int64], amounts: NDArray[np.float64], half_life: flo
 
 
 def _bytes(value: float) -> int:
-    return amount(Resource.MEMORY, value)
+    return amount(_MEMORY, value)
 
 
 @lru_cache(maxsize=8192)  # two weeks of blocks, over and over

@@ -17,6 +17,8 @@ LEAST_CPU, LEAST_MEMORY = Millicores(1), Bytes(1 << 20)
 SCALE = {Resource.CPU: 1000, Resource.MEMORY: 1}
 """From cores or bytes to the base unit of steps."""
 
+_MEMORY = Resource.MEMORY  # an enumeration is slow to look things up in
+_EXACT = 1 - 4e-16
 
 MOST = {resource: most / SCALE[resource] for resource, most in HIGHEST.items()}
 """In cores or bytes: what is more is no usage."""
@@ -29,7 +31,7 @@ def known(usage: NDArray[np.float32], resource: Resource) -> NDArray[np.bool_]:
 
 def amount(resource: Resource, value: float) -> int:
     """Cores or bytes in base units, rounded up, but not for 0.1 * 1000 being 100.00000000000001."""
-    return math.ceil(value * SCALE[resource] * (1 - 4e-16))
+    return math.ceil((value if resource is _MEMORY else 1000 * value) * _EXACT)
 
 
 def span(seconds: float) -> str:

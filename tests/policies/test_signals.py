@@ -1,5 +1,7 @@
 """A policy's own signals: what may be written, and who reads them."""
 
+import re
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -9,6 +11,7 @@ from autoscaler.plugins import Catalog
 from autoscaler.recommenders.parameters import Parameters
 from tests.policies.documents import CATALOG, faults, read
 
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "recommenders.md"
 QUERY = 'max by (namespace, pod) (frame_seconds{namespace=~"$namespace",pod=~"$pod",container=~"$container"})'
 FRAMES = f"""
 selector: {{namespaces: [sim]}}
@@ -51,6 +54,13 @@ def test_what_a_recommender_can_do_without_need_not_be_defined() -> None:
     assert read(with_frames).policy.signals.keys() == {"frameTime"}
     assert read(with_frames).warnings == ()
     assert "sessions" in read(without).policy.recommender.signals
+
+
+def test_the_documented_signals_are_those_that_bridge_reads() -> None:
+    (found,) = re.findall(r"^## bridge$.*?^```yaml\n(.*?)^```$", DOCUMENTED.read_text(), re.DOTALL | re.MULTILINE)
+    loaded = read(f"selector: {{namespaces: [sim]}}\n{found}")
+    assert loaded.policy.signals.keys() == loaded.policy.recommender.optional_signals
+    assert loaded.warnings == ()
 
 
 def test_what_nobody_reads_has_no_effect() -> None:

@@ -37,6 +37,7 @@ def traces(draw: st.DrawFn) -> Trace:
     return Trace.of("t", draw(st.integers(1, 10**6)), columns, events, starts_s=draw(st.integers(0, 2**31)))
 
 
+@settings(max_examples=20)
 @given(trace=traces())
 def test_a_trace_can_be_sent_to_another_process(trace: Trace) -> None:
     assert pickle.loads(pickle.dumps(trace)) == trace
