@@ -45,7 +45,7 @@ def test_plan_prints_the_document_alone_on_stdout(policies: Path, capsys: Out) -
     assert (item["action"], item["reason"], item["mode"]) == ("Resize", "Rebalance", "Resize")
     request = item["containers"][1]["cpu"]["request"]
     assert (request["spec"], request["actual"]) == ("1", "1")
-    assert 1700 < parse_cpu(request["proposed"]) <= 1800
+    assert 1800 < parse_cpu(request["proposed"]) <= 1850
     assert out.err == "1 to resize\n"
     assert wiring.cluster.performed == []
     assert wiring.opened == [{"watching": False, "acting": False}]

@@ -36,8 +36,8 @@ print(json.dumps({"broken": dict(catalog.broken), "cpu": target.cpu, "memory": t
 
 
 def block(language: str) -> str:
-    *_, found = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)  # the example comes last
-    return str(found)
+    found = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENTED, re.DOTALL | re.MULTILINE)
+    return str(found[-1])  # the example comes last
 
 
 @pytest.fixture(scope="module")
