@@ -195,7 +195,7 @@ async def test_an_empty_server_whose_clock_is_ahead(rig: Rig, policies: Path) ->
         (lambda: web.Response(status=302, headers={"Location": "https://sso/"}), "redirects to https://sso", "--"),
         (lambda: web.Response(status=404), "has no query API", "--prometheus-url"),
         (lambda: web.Response(), "sent an empty answer", "--prometheus-url"),
-        (lambda: refusal(503, "unavailable", "starting"), "starting", "--prometheus-url"),
+        (lambda: refusal(503, "unavailable", "starting"), "starting", "the log of that server"),
         (lambda: result("vector", []), "gave no time", "it does not seem to be Prometheus"),
     ],
     ids=["html", "401", "tenant", "redirect", "404", "empty", "503", "no-time"],

@@ -29,7 +29,8 @@ from autoscaler.adapters.prometheus.answers import MetricsError
 from autoscaler.adapters.prometheus.secrets import NOT_REGULAR, is_regular
 
 # it shows headers that it cannot read, with a traceback; what is wrong with an answer shows in its failure
-logging.getLogger("urllib3").setLevel(logging.ERROR)
+for _name in ("connection", "connectionpool"):  # the client of Kubernetes sets the level of the logger above them
+    logging.getLogger(f"urllib3.{_name}").setLevel(logging.ERROR)
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 

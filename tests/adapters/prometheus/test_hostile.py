@@ -132,6 +132,7 @@ def test_what_is_no_http_is_named(answer: bytes) -> None:
 
 def test_headers_that_cannot_be_read_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+    caplog.set_level(logging.WARNING, "urllib3")  # as the client of Kubernetes does
     answer = response(GOOD).replace(b"\r\n", f"\r\nno colon {TOKEN}\r\n".encode(), 1)
     with writing(lambda send: send(answer)) as server:
         assert asked(server.url, auth=Bearer(Secret("TOKEN", value=TOKEN))) is None
