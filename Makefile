@@ -29,7 +29,7 @@ demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster
 test: $(VENV)/.dev binaries lint bridge browser ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
-coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches none of them takes; half as long again (needs Go)
+coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches none of them takes; slower (needs Go)
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
