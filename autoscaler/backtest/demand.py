@@ -95,8 +95,8 @@ def demand_of(trace: Trace, replayed: Replayed, interval_s: int, start: float | 
         raise ReplayError(f"has no {replayed.column}; resources recorded there: {has}")
     if interval_s % trace.step_s and trace.step_s % interval_s:
         raise ReplayError(
-            f"its step of {trace.step_s} s and the control interval of {interval_s} s do not fit together; one has to"
-            " be a multiple of the other"
+            f"has a step of {trace.step_s} s, which does not fit a control interval of {interval_s} s; give an"
+            " --interval that is a multiple of it, or fits into it"
         )
     step_s, held = min(trace.step_s, interval_s), max(1, trace.step_s // interval_s)
     per_turn = interval_s // step_s

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 from autoscaler.backtest.entrants import Entrant, PolicyFile
 from autoscaler.backtest.modelled import Room
@@ -34,16 +35,23 @@ def perform(tasks: Sequence[Task], jobs: int, done: Done) -> list[Outcome]:
         return [_alone(task, done) for task in tasks]
     # a fresh process has no threads and no locks of this one
     with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn")) as pool:
-        futures: list[Future[Outcome]] = [pool.submit(_alone, task) for task in tasks]
-        pending = set(futures)
+        # the processes begin here and inherit it: a Ctrl-C is this process' alone to deal with
+        unmasked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            futures: list[Future[Outcome]] = [pool.submit(_alone, task) for task in tasks]
+            pending = set(futures)
+            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
             while pending:
                 finished, pending = wait(pending, return_when=FIRST_COMPLETED)
                 for one in finished:
                     done(one.result().demand.turns)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():  # or their replays would be waited for
+                process.terminate()
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
         return [future.result() for future in futures]
 
 

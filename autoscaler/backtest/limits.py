@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
+from autoscaler.backtest.demand import Replayed
 from autoscaler.backtest.scoring import Scores
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -17,6 +18,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 }
 _CONDITION = re.compile(r"\s*(?P<figure>\w+)\s*(?P<sign><=|>=|<|>)\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%?\s*")
 FIGURES = tuple(one.name for one in fields(Scores))
+_KILLS = frozenset({"oom_per_day", "oom_episodes", "oom_kills"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Condition:
 
     def holds(self, mean: Scores) -> bool:
         return _OPERATORS[self.sign](getattr(mean, self.figure), self.number)
+
+    def is_of(self, replayed: Replayed) -> bool:
+        """Whether the figure says anything of that resource: nobody is killed for CPU."""
+        return replayed is not Replayed.CPU or self.figure not in _KILLS
 
     def __str__(self) -> str:
         return f"{self.figure} {self.sign} {self.number:g}"

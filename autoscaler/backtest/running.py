@@ -19,6 +19,7 @@ from autoscaler.core.model import Container, Resource
 from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Recommender
+from autoscaler.recommenders.parameters import format_duration
 from autoscaler.traces.trace import Trace
 
 OBSERVED_S = 3600
@@ -85,8 +86,8 @@ def demand_for(trace: Trace, terms: Terms) -> Demand:
     except ReplayError as error:
         raise ReplayError(f"trace {trace.name} {error}") from None
     if len(demand.values) <= terms.unscored(demand):
-        hours = len(demand.values) * demand.step_s / 3600
-        raise ReplayError(f"trace {trace.name} lasts {hours:g} h, which is all warm-up; give a shorter --warmup")
+        lasts = format_duration(timedelta(seconds=len(demand.values) * demand.step_s))
+        raise ReplayError(f"trace {trace.name} lasts {lasts}, which is all warm-up; give a shorter --warmup")
     if not np.isfinite(demand.values[terms.unscored(demand) :]).any():
         column = terms.replayed.column
         raise ReplayError(f"trace {trace.name} has no {column} after the warm-up; give a shorter --warmup")

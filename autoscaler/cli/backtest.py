@@ -180,7 +180,8 @@ def backtest(
       bridge-autoscaler backtest --last 14d --policies policies/ --resource memory \\
         --prometheus-url http://localhost:9090
     """
-    _check(traces, last, given(flags), bool(pods or folder), len(recommenders) if parameters else 0)
+    _check(traces, last, given(flags), bool(pods or folder))
+    _check_entrants(recommenders, parameters)
     if not interval:
         raise click.BadParameter("0 s is no interval; write 5s or more", param_hint="'--interval'")
     replayed = Replayed(resource)
@@ -193,8 +194,8 @@ def backtest(
         today=today.get(replayed),
         paced=paced,
     )
-    if (node or others) and not tried_policies and last is None:
-        raise click.BadParameter("a node counts for policies alone; give a --policy", param_hint="'--node'")
+    _check_resource(replayed, today, conditions)
+    _check_node(node, others, bool(tried_policies) or last is not None)
     try:
         with redirect_stdout(sys.stderr):  # plug-ins may print
             tried = _tried(recommenders, parameters, tried_policies)
@@ -220,7 +221,7 @@ def backtest(
     return _verdict(results, conditions)
 
 
-def _check(traces: tuple[Path, ...], last: timedelta | None, flags: dict[str, Any], more: bool, entrants: int) -> None:
+def _check(traces: tuple[Path, ...], last: timedelta | None, flags: dict[str, Any], more: bool) -> None:
     """Flags that do not go together."""
     if bool(traces) == (last is not None):
         remedy = "leave one of them out" if traces else "give --trace FILE, or --last 14d for what Prometheus has"
@@ -230,9 +231,31 @@ def _check(traces: tuple[Path, ...], last: timedelta | None, flags: dict[str, An
         raise click.UsageError(f"without --last there is no use for {flag}: files need no cluster and no Prometheus")
     if last is not None and not last:
         raise click.BadParameter("0 s is no time; write 14d", param_hint="'--last'")
-    if entrants > 1:
-        remedy = "write them behind each name, like percentile:cpu.margin=20%"
-        raise click.BadParameter(f"there are several recommenders; {remedy}", param_hint="'--parameters'")
+
+
+def _check_entrants(recommenders: tuple[str, ...], parameters: str) -> None:
+    if parameters and len(recommenders) != 1:
+        several = "write them behind each name, like percentile:cpu.margin=20%"
+        remedy = several if recommenders else "say of which recommender, like --recommender bridge"
+        raise click.BadParameter(f"there are {len(recommenders)} recommenders; {remedy}", param_hint="'--parameters'")
+
+
+def _check_resource(replayed: Replayed, today: dict[Replayed, float], conditions: tuple[Condition, ...]) -> None:
+    if today and replayed not in today:
+        raise click.BadParameter(f"says nothing of {replayed}; add {replayed}=…", param_hint="'--today'")
+    for one in conditions:
+        if not one.is_of(replayed):
+            raise click.BadParameter(
+                f"{one.figure} is always 0 for {replayed}, so it would never fail", param_hint="'--fail-if'"
+            )
+
+
+def _check_node(node: ResourceList | None, others: ResourceList | None, policies: bool) -> None:
+    if (node or others) and not policies:
+        flag = "--node" if node else "--others"
+        raise click.BadParameter("a node counts for policies alone; give a --policy", param_hint=f"'{flag}'")
+    if others and not node:
+        raise click.BadParameter("others hold a part of a node; give --node, too", param_hint="'--others'")
 
 
 def _tried(

@@ -14,6 +14,8 @@ from autoscaler.core.model import Resource, ResourceList
 from autoscaler.core.units import QuantityError, parse_cpu, parse_memory
 from autoscaler.recommenders.parameters import parse_duration
 
+_LEAST_BYTES = 1 << 20  # no container has less memory
+
 
 class Duration(click.ParamType[timedelta]):
     """A duration as policies have it, in whole seconds."""
@@ -55,13 +57,15 @@ class Sizes(click.ParamType[dict[Replayed, float]]):
             name, _, quantity = item.strip().partition("=")
             if name not in list(Replayed):
                 self.fail(f"{item!r} is no size; write cpu=4,memory=8Gi,gpu_memory=20Gi, or some of them", param, ctx)
+            if name in found:
+                self.fail(f"{name} is given twice; leave one of them out", param, ctx)
             try:
                 is_cpu = name == Replayed.CPU
                 found[Replayed(name)] = parse_cpu(quantity) / 1000 if is_cpu else float(parse_memory(quantity))
             except QuantityError as error:
                 self.fail(str(error), param, ctx)
-            if not found[Replayed(name)]:
-                self.fail(f"{item!r} is nothing; write what runs today", param, ctx)
+            if (found[Replayed(name)] < _LEAST_BYTES and not is_cpu) or not found[Replayed(name)]:
+                self.fail(f"{item!r} is next to nothing; write what runs today, like memory=4Gi", param, ctx)
         return found
 
 
@@ -73,9 +77,12 @@ class Amounts(click.ParamType[ResourceList]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
         if isinstance(value, ResourceList):
             return value
-        amounts = ResourceList()
+        amounts, seen = ResourceList(), set[str]()
         for item in value.split(","):
             name, _, quantity = item.strip().partition("=")
+            if name in seen:
+                self.fail(f"{name} is given twice; leave one of them out", param, ctx)
+            seen.add(name)
             try:
                 if name == Resource.CPU:
                     amounts = replace(amounts, cpu=parse_cpu(quantity))

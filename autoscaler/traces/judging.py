@@ -59,6 +59,8 @@ def check_header(names: Sequence[str], source: str) -> None:
         if name not in _KNOWN:
             near = get_close_matches(name.strip().lower(), _KNOWN, 1, 0.5)
             meant = f", meant is perhaps {near[0]}" if near else ""
+            if len(names) == 1 and TIMESTAMP in name:
+                meant = ", perhaps all of them: separate them with commas"
             raise TraceError(f"{source}: unknown column {_shown(name)}{meant}; columns are {', '.join(_KNOWN)}")
         if names.count(name) > 1:
             raise TraceError(f"{source}: column {name} is there {names.count(name)} times; keep one")

@@ -193,7 +193,7 @@ def test_what_a_recommender_raises_is_told() -> None:
 def test_what_cannot_be_replayed_says_what_to_change() -> None:
     with pytest.raises(ReplayError, match="has no memory_bytes; resources recorded there: cpu"):
         demand_for(cpu(1.0, 1.0), terms(Replayed.MEMORY))
-    with pytest.raises(ReplayError, match="step of 60 s and the control interval of 7 s do not fit"):
+    with pytest.raises(ReplayError, match="step of 60 s, which does not fit a control interval of 7 s"):
         demand_of(cpu(1.0, 1.0), Replayed.CPU, 7)
     with pytest.raises(ReplayError, match="shorter --warmup"):
         demand_for(cpu(1.0, 1.0), terms(warmup_s=3600))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +26,7 @@ from autoscaler.cli.rendering.leaderboard import PUBLIC, Board, as_markdown
 from autoscaler.traces.reading import read_trace
 from autoscaler.traces.trace import Column, Trace
 from tests.report.made import GIB, outcome
+from tests.rig.rig import eventually
 
 GOOD = Scores(7, 40, 0.5, 1, 0.1, 10, 1, 1, 70, 1, 2)
 FLAT = GIB * np.ones(120)
@@ -84,6 +90,32 @@ def test_in_several_processes_it_is_the_same_page(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == alone
     with pytest.raises(ClickException, match="cannot be written"):
         put(alone, tmp_path / "no" / "page.md")
+
+
+def test_ctrl_c_ends_all_of_its_processes(tmp_path: Path) -> None:
+    """Also while those are at work that would take minutes."""
+    line = [sys.executable, "-m", "autoscaler", "leaderboard", "--jobs=2", "--output", str(tmp_path / "page.md")]
+    process = subprocess.Popen(line, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually("they have begun", lambda: len(in_group(process.pid)) >= 3, 60)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == cli.INTERRUPTED
+        eventually("none is left", lambda: not in_group(process.pid))
+    finally:
+        for left in in_group(process.pid):
+            os.kill(left, signal.SIGKILL)
+    assert not (tmp_path / "page.md").exists()
+
+
+def in_group(group: int) -> list[int]:
+    """The processes of a group that are alive."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = status.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                found.append(int(status.parent.name))
+    return found
 
 
 @pytest.mark.slow

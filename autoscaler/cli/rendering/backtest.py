@@ -159,7 +159,8 @@ def in_words(terms: Terms) -> str:
 
 def _cells(scores: Scores, oracle: float, paced: float | None, *, memory: bool) -> list[str]:
     unit = _GIB if memory else 1.0
-    reserved = f"{scores.reserved_hours / unit:,.0f} {'GiBh' if memory else 'core-h'}"
+    hours = scores.reserved_hours / unit
+    reserved = f"{hours:,.{0 if hours >= 10 else 2}f} {'GiBh' if memory else 'core-h'}"
     first = (
         [f"{scores.oom_per_day:.2f}", str(scores.oom_episodes), str(scores.oom_kills)]
         if memory
