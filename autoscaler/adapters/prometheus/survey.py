@@ -245,14 +245,19 @@ class Survey:
             return None
 
     async def _count_copies(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
-        """Say that there are copies. Those that differ are another matter."""
-        found = await ask(
-            queries.copied(
-                self.layout, queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED), ", ".join(SOURCES)
+        """Say that there are copies. Those that differ are another matter, so that it is done without where the server
+        refuses this."""
+        try:
+            found = await self._compared(
+                ask, lambda matchers: queries.copied(self.layout, matchers, ", ".join(SOURCES)), pods
             )
-        )
-        number = {one.labels.get("of"): amount(one) for one in found}
-        sources, series = number.get("sources", 0), number.get("series", 0)
+        except MetricsError as error:
+            if not error.of_query:
+                raise
+            detail = f"whether containers are there several times is not known: the server {error.text}"
+            self._noted[self._count_copies] = (Problem("Prometheus", Trouble.DUPLICATE_SERIES, detail),)
+            return VALID_S
+        sources, series = _sum(found, "sources"), _sum(found, "series")
         # those that other labels tell apart
         others = None if sources is None or series is None else series - sources
         self._noted[self._count_copies] = tuple(
@@ -357,3 +362,9 @@ class Survey:
 
 def _many(number: int | None) -> str:
     return "an unknown number of" if number is None else f"{number:,}"
+
+
+def _sum(found: list[Series], of: str) -> int | None:
+    amounts = [amount(one) for one in found if one.labels.get("of") == of]
+    known = [number for number in amounts if number is not None]
+    return sum(known) if len(known) == len(amounts) else None

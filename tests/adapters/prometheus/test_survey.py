@@ -126,6 +126,21 @@ async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> 
     assert len(endpoint.asked) == 8
 
 
+async def test_a_server_that_refuses_to_count_copies_is_asked_for_the_rest() -> None:
+    """For half of the pods each first."""
+    pods = {PodRef("sim", f"p{i}") for i in range(4)}
+    endpoint, survey = Endpoint(*(one(namespace="sim", pod=pod.name) for pod in pods)), Survey(ANY)
+    endpoint.answers = {"label_replace(count": [one(2, of="series")]}
+    endpoint.fails = lambda query: "label_replace(count" in query and query.count("|") > 2
+    await survey.renew(endpoint, pods, 0)
+    (note,) = [note for note in survey.notes if note.reason is Trouble.DUPLICATE_SERIES]
+    assert note.detail.startswith("4 containers are there several times")
+    endpoint.fails = lambda query: "label_replace(count" in query
+    await survey.renew(endpoint, pods, VALID_S)
+    (note,) = [note for note in survey.notes if note.reason is Trouble.DUPLICATE_SERIES]
+    assert note.detail.startswith("whether containers are there several times is not known: the server query proc")
+
+
 async def test_a_server_that_refuses_questions_about_gpus_is_asked_for_the_rest() -> None:
     endpoint, survey = Endpoint(sim()), Survey(ANY)
     endpoint.fails = lambda query: "DCGM" in query
