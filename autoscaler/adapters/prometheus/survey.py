@@ -22,7 +22,7 @@ from autoscaler.adapters.prometheus import queries, signals
 from autoscaler.adapters.prometheus.answers import MetricsError, Series, amount
 from autoscaler.adapters.prometheus.clusters import ambiguous, clusters_of, exported, of_cluster, pod_of
 from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes
-from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
+from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout, Variant
 from autoscaler.adapters.prometheus.population import Population
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS, MOST_POINTS, NAMED_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
@@ -37,7 +37,7 @@ Ask = Callable[[str], Awaitable[list[Series]]]
 VALID_S = 600.0
 """For how long what was found is believed."""
 
-_SOON_S = 10.0  # the same, while no series has the samples to tell how often it is scraped
+_SOON_S = 10.0  # the same, while there are no series, or none has the samples to tell how often it is scraped
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
@@ -77,6 +77,7 @@ class Survey:
     def __init__(self, layout: Layout) -> None:
         self._open = layout
         self._found = layout.variants[0]
+        self._untried: tuple[Variant, ...] = ()
         self._cluster: Mapping[str, str] | None = None
         self._noted: dict[Callable[..., object], tuple[Problem, ...]] = {}
         self._most_scraped: Mapping[str, str] | None = None
@@ -164,10 +165,22 @@ class Survey:
         return min(due, key=lambda one: one.tried_s, default=None)
 
     async def _find_labels(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
-        """How containers are labelled, and in which cluster they are."""
-        found, series = await self._labelled(ask, pods)
-        if not series:
-            return _UNKNOWN
+        """How containers are labelled, and in which cluster they are. One way of labelling is tried at a time: first
+        the one that was found before."""
+        variant, *untried = self._untried or dict.fromkeys((self._found, *self._open.variants))
+        self._untried = ()  # after a failure from the beginning
+        found = self._open.labelled(variant)
+        query = queries.clusters(found, queries.of_pods(found, pods, NAMED_LETTERS))
+        series = await ask(query)
+        if not any(pod_of(one, found) in pods for one in series):
+            self._untried = tuple(untried)
+            if untried:
+                return _UNFINISHED
+            return _SOON_S if self.usable else _UNKNOWN
+        if any(amount(one) is None for one in series):
+            # how much may be asked for at once goes by it
+            raise MetricsError(200, "not_json", "does not say how many containers there are").about(query)
+        self._found = variant
         values = clusters_of((one for one in series if pod_of(one, found) in pods), found)
         several = next(((label, seen) for label, seen in values.items() if len(seen) > 1), None)
         for label, value in (self._cluster or {}).items():
@@ -184,21 +197,6 @@ class Survey:
         self.population = Population(counted)
         self._noted[self._find_labels] = exported(found)
         return VALID_S
-
-    async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
-        """The layout with the way of labelling that was found before, or else the first that has series of the pods;
-        and their numbers by cluster."""
-        for variant in dict.fromkeys((self._found, *self._open.variants)):
-            layout = self._open.labelled(variant)
-            query = queries.clusters(layout, queries.of_pods(layout, pods, NAMED_LETTERS))
-            answer = await ask(query)
-            if any(pod_of(series, layout) in pods for series in answer):
-                if any(amount(series) is None for series in answer):
-                    # how much may be asked for at once goes by it
-                    raise MetricsError(200, "not_json", "does not say how many containers there are").about(query)
-                self._found = variant
-                return layout, answer
-        return self._open, []
 
     async def _find_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """How GPUs are labelled."""

@@ -693,6 +693,40 @@ async def test_a_turn_with_every_signal_costs_no_more_than_twelve_queries() -> N
         assert len(server.requests) == 3 + len(Signal) < 12
 
 
+class HurriedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+@pytest.mark.parametrize(("policy", "most"), [(POLICY, 12), (SIGNALS_POLICY, 13)], ids=["usage", "every signal"])
+def test_no_turn_makes_more_queries_when_all_series_vanish(policy: Policy, most: int) -> None:
+    """With every signal it is one more, as then the clock has to be asked for and one question is put at least."""
+
+    async def asked(loop: HurriedLoop) -> list[int]:
+        server, found = fake("a"), []
+        server.in_use = {ref("a"): GIB}
+        async with measuring(server, {ref("a"): replace(policy, grid=Grid(60, 180))}) as metrics:
+            await metrics.measure_once()
+            server.usage, server.in_use = {}, {}
+            for _ in range(4):
+                server.now += 60
+                loop.ahead_s += 600
+                server.requests.clear()
+                await metrics.measure_once()
+                found.append(len(server.requests))
+        return found
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, HurriedLoop)
+        found = runner.run(asked(loop))
+    assert max(found) <= most
+
+
 @pytest.mark.parametrize("there", [True, False])
 async def test_the_clock_is_asked_for_where_the_answer_about_memory_in_use_does_not_show_it(there: bool) -> None:
     server = fake("a")

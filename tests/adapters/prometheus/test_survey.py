@@ -76,6 +76,25 @@ async def test_questions_take_turns_where_there_is_room_for_few(room: int) -> No
     assert sorted(endpoint.asked) == every
 
 
+@pytest.mark.parametrize("room", [-3, 1, 3])
+async def test_series_that_vanish_cost_no_more_and_keep_no_other_question_from_being_put(room: int) -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    every = {query for query in endpoint.asked if not query.endswith("s]")}
+    endpoint.series = []
+    endpoint.asked.clear()
+    for turn in range(20):
+        before = len(endpoint.asked)
+        await survey.renew(endpoint, {SIM}, VALID_S + 60 * turn, room=room)
+        assert len(endpoint.asked) - before <= max(1, room)
+    assert every <= set(endpoint.asked)
+    assert len({query for query in endpoint.asked if query.startswith("count by (cluster")}) == len(VARIANTS)
+    endpoint.series = [one(exported_namespace="sim", exported_pod="sim-0")]
+    for turn in range(20, 40):
+        await survey.renew(endpoint, {SIM}, VALID_S + 60 * turn, room=room)
+    assert survey.layout.names.pod == "exported_pod"
+
+
 async def test_a_question_that_fails_does_not_keep_the_others_from_being_put() -> None:
     endpoint, survey = Endpoint(sim()), Survey(ANY)
     await survey.renew(endpoint, {SIM}, 0)
