@@ -33,8 +33,9 @@ class MetricsError(Exception):
     """A query that was not answered. `status`: the HTTP status, None if there was no answer.
 
     `error_type`: Prometheus' own word (`bad_data`, `execution`, `timeout`, …), or one of ours: `connection`, `hang`,
-    `broken_off`, `not_http`, `too_large`, `tls`, `address`, `credentials`, `html`, `not_json`, `empty`. `text`: what
-    is to be said, without the address. `pause_s`: for how long the server wants not to be asked again.
+    `broken_off`, `not_http`, `too_large`, `tls`, `address`, `credentials`, `html`, `not_json`, `empty`,
+    `no_labels`. `text`: what is to be said, without the address. `pause_s`: for how long the server wants not to be
+    asked again.
     """
 
     def __init__(self, status: int | None, error_type: str, text: str, pause_s: float = 0.0) -> None:
@@ -62,6 +63,13 @@ class MetricsError(Exception):
     def passing(self) -> bool:
         """Whether the same request may succeed a moment later."""
         return self.status in (429, 499, 502, 503, 504) or self.error_type in ("connection", "broken_off", "canceled")
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server wants to be asked less, whatever the query."""
+        return self.pause_s > 0 or (
+            self.status in (429, 503) and not self.too_much and self.error_type not in ("canceled", "timeout")
+        )
 
     @property
     def too_much(self) -> bool:

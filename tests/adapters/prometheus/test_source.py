@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 
 from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.retries import rest_s
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
@@ -725,6 +727,48 @@ def test_no_turn_makes_more_queries_when_all_series_vanish(policy: Policy, most:
         assert isinstance(loop, HurriedLoop)
         found = runner.run(asked(loop))
     assert max(found) <= most
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_always_busy_is_left_alone_for_as_long_as_it_wants(status: int) -> None:
+    """By the other batches of a cycle, and by the next cycles: here ten minutes of a minute's rest each."""
+
+    async def asked(loop: HurriedLoop) -> tuple[int, int]:
+        server = fake(*(f"p{i}" for i in range(6)))
+        wanted = {ref(f"p{i}"): replace(POLICY, grid=Grid(60, 180 + 60 * i)) for i in range(6)}
+        async with measuring(server, wanted) as metrics:
+            await metrics.measure_once()
+            busy = {"status": status, "headers": {"Retry-After": "60"}}
+            server.intercept = lambda path, form: web.Response(**busy) if path.endswith("query_range") else None
+            server.requests.clear()
+            server.now += 60
+            measured = await metrics.measure_once()
+            assert set(reasons(measured)) == {Reason.METRICS_UNAVAILABLE}
+            assert all(isinstance(measured.of(container), History) for container in wanted)
+            in_one_cycle = len(server.ranges)
+            server.requests.clear()
+            server.intercept = lambda path, form: web.Response(**busy)
+            task = asyncio.create_task(metrics.run())
+            for _ in range(40):
+                loop.ahead_s += 15
+                await asyncio.sleep(0.02)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        return in_one_cycle, len(server.requests)
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, HurriedLoop)
+        in_one_cycle, in_ten_minutes = runner.run(asked(loop))
+    assert in_one_cycle <= 4  # under way at once; there are 12
+    assert 1 <= in_ten_minutes <= 11
+
+
+def test_for_how_long_a_busy_server_is_left_alone() -> None:
+    assert [rest_s(MetricsError(429, "", ""), times) for times in (1, 2, 3, 4, 99)] == [10, 20, 40, 60, 60]
+    assert [rest_s(MetricsError(503, "", "", wanted), 2) for wanted in (1, 90, 1e9)] == [20, 90, 300]
+    assert not MetricsError(503, "timeout", "query timed out").busy
 
 
 @pytest.mark.parametrize("there", [True, False])
