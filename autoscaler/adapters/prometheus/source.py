@@ -339,7 +339,7 @@ class PrometheusMetrics:
     def _commit(self, work: Work, folded: Mapping[ContainerRef, History | None]) -> None:
         first, until = work.batch.spans[0].first, work.batch.spans[-1].last
         for container, history in folded.items():
-            if work.shortened and history is not None and history.first_at == first:
+            if work.shortened and history is not None:
                 history = replace(history, unread_before=first)
             now = self._tracked.get(container)
             # it may have left, come back or changed its policy meanwhile

@@ -394,13 +394,40 @@ async def test_a_back_fill_that_is_too_much_in_all_is_shortened_and_its_historie
     assert found.unread_before == (found.first_at if minutes < 60 else 0)
 
 
-async def test_a_shortened_look_back_that_begins_before_the_samples_has_left_nothing_out() -> None:
+async def test_a_hole_where_a_shortened_look_back_begins_passes_nothing_off_as_all_there_is() -> None:
     server = FakePrometheus(NOW, {ref("a"): (lambda at: cores(at) if at > END - 600 else NAN, nothing)})
     async with serve(server.handle) as url:
         metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 20)
         metrics.follow({ref("a"): POLICY})
-        assert history(await metrics.measure_once(), ref("a")).unread_before == 0
+        assert history(await metrics.measure_once(), ref("a")).unread_before == END - 19 * 60
         metrics.close()
+
+
+async def test_a_back_fill_takes_no_notice_of_those_that_have_been_measured() -> None:
+    server = fake("a", "b", "c")
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 60)
+        metrics.follow({ref("a"): POLICY})
+        await metrics.measure_once()
+        metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
+        server.now += 60
+        found = history(await metrics.measure_once(), ref("b"))
+        metrics.close()
+    assert (len(found.state), found.unread_before) == (60, 0)
+
+
+async def test_the_last_of_a_back_fill_get_no_more_than_their_share() -> None:
+    server = fake("a", "b")
+    server.intercept = lambda path, form: web.Response(status=500) if 'pod=~"b"' in form["query"] else None
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 60)
+        other = replace(POLICY, rate_window=timedelta(minutes=4))
+        metrics.follow({ref("a"): POLICY, ref("b"): other})
+        await metrics.measure_once()
+        server.intercept = None
+        found = history(await metrics.measure_once(), ref("b"))
+        metrics.close()
+    assert len(found.state) == 30
 
 
 async def test_pods_are_halved_until_a_single_instant_of_them_is_answered() -> None:
