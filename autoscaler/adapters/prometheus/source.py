@@ -22,7 +22,7 @@ from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Chunk, newest_memory
 from autoscaler.adapters.prometheus.cycle import Cycle, Progress, Work
 from autoscaler.adapters.prometheus.fetch import Fetcher
-from autoscaler.adapters.prometheus.layout import ANY, Layout
+from autoscaler.adapters.prometheus.layout import ANY, EXPORTED, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
 from autoscaler.adapters.prometheus.portions import Portions
 from autoscaler.adapters.prometheus.ranges import MOST_PAST
@@ -234,10 +234,11 @@ class PrometheusMetrics:
                 raise
             self._fail(cycle, error, {})
         self._api.traffic.blank(self._survey.take_blanks())
-        if self._survey.layout != before:
+        if (after := self._survey.layout) != before:
             # what was not found under other labels may be under these
+            lacking = GPU_SIGNALS if after.gpu == EXPORTED != before.gpu else frozenset()
             for container, tracked in self._tracked.items():
-                if tracked.history is None:
+                if tracked.history is None or tracked.key.asked.signals & lacking:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
     async def _measure_in_use(self, cycle: Cycle) -> float | None:

@@ -430,6 +430,35 @@ async def test_the_last_of_a_back_fill_get_no_more_than_their_share() -> None:
     assert len(found.state) == 30
 
 
+class OfGpus(Window):
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({Signal.GPU_MEMORY})
+
+
+async def test_the_past_of_gpus_is_read_once_it_is_known_how_they_are_labelled() -> None:
+    """Of containers, too, whose usage was read while the server failed to say."""
+    server = fake("a")
+    server.in_use = {ref("a"): GIB}
+    server.intercept = lambda path, form: web.Response(status=500) if 'exported_pod!=""' in form["query"] else None
+
+    def read() -> list[int]:
+        return server.asked(',exported_pod=~"a"')
+
+    async with measuring(server, {ref("a"): replace(POLICY, recommender=OfGpus({}))}) as metrics:
+        assert history(await metrics.measure_once(), ref("a")).newest_at == END
+        assert read() == []
+        server.intercept = None
+        for _ in range(2):
+            server.now += 60
+            await metrics.measure_once()
+        assert len(read()) in (60, 61)
+        server.requests.clear()
+        server.now += 60
+        await metrics.measure_once()
+        assert len(read()) == 1
+
+
 async def test_pods_are_halved_until_a_single_instant_of_them_is_answered() -> None:
     server = fake(*(f"p{i}" for i in range(8)))
 
