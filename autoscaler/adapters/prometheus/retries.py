@@ -36,4 +36,4 @@ def retried(function: Callable[..., T], *args: object) -> T:
 def rest_s(error: MetricsError, times: int) -> float:
     """For how many seconds a server is asked nothing that was too busy in so many cycles, one after the other: as long
     as it wants, five minutes at most; and from 10 s on twice as long each time, up to a minute."""
-    return max(min(error.pause_s, _LONGEST_WANTED_S), min(_LONGEST_REST_S, _FIRST_REST_S * 2 ** min(times - 1, 8)))
+    return max(min(error.pause_s, _LONGEST_WANTED_S), min(_LONGEST_REST_S, _FIRST_REST_S * 2.0 ** min(times - 1, 8)))

@@ -789,13 +789,15 @@ def test_no_turn_makes_more_queries_when_all_series_vanish(policy: Policy, most:
 def test_a_server_that_is_always_busy_is_left_alone_for_as_long_as_it_wants(status: int) -> None:
     """By the other batches of a cycle, and by the next cycles: here ten minutes of a minute's rest each."""
 
+    def busy() -> web.Response:
+        return web.Response(status=status, headers={"Retry-After": "60"})
+
     async def asked(loop: HurriedLoop) -> tuple[int, int]:
         server = fake(*(f"p{i}" for i in range(6)))
         wanted = {ref(f"p{i}"): replace(POLICY, grid=Grid(60, 180 + 60 * i)) for i in range(6)}
         async with measuring(server, wanted) as metrics:
             await metrics.measure_once()
-            busy = {"status": status, "headers": {"Retry-After": "60"}}
-            server.intercept = lambda path, form: web.Response(**busy) if path.endswith("query_range") else None
+            server.intercept = lambda path, form: busy() if path.endswith("query_range") else None
             server.requests.clear()
             server.now += 60
             measured = await metrics.measure_once()
@@ -803,7 +805,7 @@ def test_a_server_that_is_always_busy_is_left_alone_for_as_long_as_it_wants(stat
             assert all(isinstance(measured.of(container), History) for container in wanted)
             in_one_cycle = len(server.ranges)
             server.requests.clear()
-            server.intercept = lambda path, form: web.Response(**busy)
+            server.intercept = lambda path, form: busy()
             task = asyncio.create_task(metrics.run())
             for _ in range(40):
                 loop.ahead_s += 15
