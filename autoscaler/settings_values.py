@@ -104,10 +104,10 @@ def _timeout(value: timedelta) -> timedelta:
 
 
 def _samples(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,12}", value):  # of a variable
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,13}", value):  # of a variable
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 10**6 <= value <= 10**12:
-        raise ValueError("must be a whole number from 1000000 on, like 100000000")
+        raise ValueError("must be a whole number from 1000000 to 1000000000000, like 100000000")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -73,6 +74,9 @@ class Doubted:
         if (coarse := quality.resolution_doubt(policy.grid, window.rate_window_s)) is not None:
             doubts.append(coarse)
         unread = quality.range_words(history.unread_before, history.newest_at, policy.grid)
+        created_at = -math.inf if pod.created_at is None else pod.created_at.timestamp()
+        if history.unread_before <= created_at <= history.first_at:
+            unread = ""  # there was no pod of this name, as far as is known
         partial_s = history.newest_at - history.partial_at
         own_at = own_from(pod, policy)
         moved = self._measurements.moved.get(ContainerRef(pod.namespace, pod.name, container.name))
@@ -84,11 +88,7 @@ class Doubted:
             if history.partial_at and partial_s < policy.grid.lookback:
                 words = f"an answer was partial {partial_s} s before the newest sample, within {policy.grid.lookback} s"
                 doubts.append(Doubt(Reason.PARTIAL_RESPONSE, resource, Effect.NO_DOWN, words))
-            if (
-                pod.created_at is not None
-                and history.first_at < pod.created_at.timestamp()
-                and history.newest_at < own_at
-            ):
+            if history.first_at < created_at and history.newest_at < own_at:
                 words = f"samples may be of an earlier pod of this name for another {own_at - history.newest_at} s"
                 doubts.append(Doubt(Reason.INSUFFICIENT_HISTORY, resource, Effect.NO_DOWN, words))
             if history.seen is not None:

@@ -38,8 +38,8 @@ class History:
     `folded_until`: end of the newest block in `state`. `newest_at`: end of the newest sample. `failure`: what fold
     raised, if it did; the state is then of no use. `seen`: for which steps there are values; None where that is not
     kept. `partial_at`: the newest instant of an answer that the server said was partial; 0: there has been none.
-    `unread_before`: there are samples of this instant, and nothing older was asked for, as that would have been too
-    much; 0: all of the look-back was asked for, or what there is begins later.
+    `unread_before`: nothing older than this instant was asked for, as that would have been too much; 0: all of the
+    look-back was.
     """
 
     state: Any

@@ -191,6 +191,15 @@ def test_a_look_back_that_was_cut_lowers_nothing_until_it_has_passed() -> None:
     assert decided(cut, MORE).reason is Reason.INCREASE
 
 
+@pytest.mark.parametrize(("age_s", "doubted"), [(3600, False), (5400, True), (3000, True), (None, True)])
+def test_a_look_back_that_was_cut_has_left_nothing_out_of_a_younger_pod(age_s: int | None, doubted: bool) -> None:
+    """The first sample tells nothing: there may be a hole, or an earlier pod of the name. Here it is an hour old."""
+    cut = replace(grown((0.2,) * 60, (float(200 << 20),) * 60), unread_before=int(NOW.timestamp()) - 4800)
+    created_at = None if age_s is None else NOW - timedelta(seconds=age_s)
+    found = decided(cut, one_pod=pod(created_at=created_at))
+    assert (("rangeTruncated", Resource.CPU) in said(found)) is doubted
+
+
 @pytest.mark.parametrize(
     ("grid", "window_s", "doubted"), [(Grid(), 299, True), (Grid(), 300, False), (HOURS, 60, False)]
 )

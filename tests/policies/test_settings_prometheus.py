@@ -86,6 +86,12 @@ def test_variables_complete_a_file_and_the_flag_wins(file: Path, monkeypatch: py
     assert load_settings(config=file).prometheus.timeout == timedelta(seconds=5)
     monkeypatch.setenv(f"{PREFIX}BACKFILL_SAMPLES", "2000000")
     assert load_settings(config=file).prometheus.backfill_samples == 2_000_000
+    for most in (10**12, 10**12 + 1):  # a variable says no more than the file may, and no less
+        monkeypatch.setenv(f"{PREFIX}BACKFILL_SAMPLES", f"{most}")
+        if most == 10**12:
+            assert load_settings(config=file).prometheus.backfill_samples == most
+        else:
+            assert "from 1000000 to 1000000000000" in refusal(config=file)[0]
 
 
 def test_a_bearer_token_by_variables_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +167,8 @@ def test_secrets_in_a_wrong_place_are_refused_and_not_shown(file: Path, values: 
         (
             {},
             {"BACKFILL_SAMPLES": "1e9"},
-            "BRIDGE_AUTOSCALER_PROMETHEUS_BACKFILL_SAMPLES: must be a whole number from 1000000 on, like 100000000",
+            "BRIDGE_AUTOSCALER_PROMETHEUS_BACKFILL_SAMPLES: must be a whole number from 1000000 to 1000000000000, like "
+            "100000000",
         ),
         (
             {},

@@ -23,14 +23,19 @@ _SHOWN = 120  # letters of a query: what it is about, less the names of pods
 _MOST_WORDS = 500  # letters of an error
 _MOST_WARNINGS = 20
 _TYPES = ("matrix", "vector", "scalar", "string")
+_MOST = 2**53  # of what is counted: floats tell all whole numbers apart up to here
+
+TIME = "time()"
+"""The query for the server's clock."""
 
 
 class MetricsError(Exception):
     """A query that was not answered. `status`: the HTTP status, None if there was no answer.
 
     `error_type`: Prometheus' own word (`bad_data`, `execution`, `timeout`, …), or one of ours: `connection`, `hang`,
-    `broken_off`, `not_http`, `too_large`, `tls`, `html`, `not_json`, `empty`. `text`: what is to be said, without
-    the address. `pause_s`: for how long the server wants not to be asked again.
+    `broken_off`, `not_http`, `too_large`, `tls`, `address`, `credentials`, `html`, `not_json`, `empty`,
+    `no_labels`. `text`: what is to be said, without the address. `pause_s`: for how long the server wants not to be
+    asked again.
     """
 
     def __init__(self, status: int | None, error_type: str, text: str, pause_s: float = 0.0) -> None:
@@ -58,6 +63,13 @@ class MetricsError(Exception):
     def passing(self) -> bool:
         """Whether the same request may succeed a moment later."""
         return self.status in (429, 499, 502, 503, 504) or self.error_type in ("connection", "broken_off", "canceled")
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server wants to be asked less, whatever the query."""
+        return self.pause_s > 0 or (
+            self.status in (429, 503) and not self.too_much and self.error_type not in ("canceled", "timeout")
+        )
 
     @property
     def too_much(self) -> bool:
@@ -140,8 +152,23 @@ def weight(body: bytes) -> int:
     return 350 * body.count(b"{") + 150 * body.count(b"[") + 45 * body.count(b'"')
 
 
-def decoded(status: int, body: bytes, shown: Shown = foreign, *, ranged: bool = False) -> Answer[list[Series]] | None:
-    """The answer in a body; None if it is not Prometheus' JSON. `ranged`: a range was asked for.
+def kinds_of(query: str, *, ranged: bool = False) -> tuple[str, ...]:
+    """The types of result that servers have for a query, asked for a range or for one instant."""
+    if ranged or query.rstrip().endswith("]"):  # samples as they were scraped
+        return ("matrix",)
+    return ("scalar", "vector") if query == TIME else ("vector",)  # VictoriaMetrics has no scalars
+
+
+def amount(series: Series) -> int | None:
+    """How many of something there are, as the newest value says; None if it is no number of things."""
+    value = float(series.values[-1]) if len(series.values) else math.nan
+    return int(value) if 0 <= value <= _MOST else None  # NaN compares false
+
+
+def decoded(
+    status: int, body: bytes, shown: Shown = foreign, *, kinds: tuple[str, ...] = _TYPES
+) -> Answer[list[Series]] | None:
+    """The answer in a body; None if it is not Prometheus' JSON. `kinds`: types of result that it may be.
 
     Raises `MetricsError` for a query that was refused, and for an answer that Prometheus never gives.
     """
@@ -158,8 +185,8 @@ def decoded(status: int, body: bytes, shown: Shown = foreign, *, ranged: bool = 
         missing.append("it says that its answer is partial (isPartial)")
     try:
         data = _DATA.decode(envelope.data)
-        if ranged and data.result_type != "matrix":
-            raise msgspec.DecodeError(f"a {_type(data)} for a range")
+        if data.result_type not in kinds:
+            raise msgspec.DecodeError(f"a {_type(data)} in place of a {' or a '.join(kinds)}")
         return Answer(_distinct(_series(data)), tuple(shown(text, _MOST_WORDS) for text in missing))
     except _UNREADABLE as error:
         raise MetricsError(status, "not_json", f"sent an answer that is not Prometheus': {error}") from None

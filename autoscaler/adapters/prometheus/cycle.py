@@ -46,10 +46,16 @@ class Cycle:
         self.requests = self._finished = 0
         self.samples = 0  # that the requests may be answered with, of those that are followed
         self.unreachable: list[MetricsError] = []
+        self.busy: MetricsError | None = None  # of a server that is to be asked nothing more
         self.postponed = False
         self.first_known = False
         self.problems: dict[Problem, None] = {}
         self.faulty: set[str] = set()  # signals whose queries are at fault
+
+    def go_on(self) -> None:
+        """Raise `MetricsError` if the server is to be asked nothing more."""
+        if self.busy is not None:
+            raise self.busy
 
     def expect(self, work: Iterable[Work]) -> None:
         """This is going to be asked for, too."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from autoscaler.adapters.prometheus import queries, ranges
 from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Batch, Chunk
+from autoscaler.adapters.prometheus.layout import whose
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.retries import retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 
 _MOST_GROWTH = 10  # of the series that a query of a policy's finds, from one time to the next
+_MOST_KNOWN = 1000  # queries; those for pods that are gone are not asked again
 
 
 class _TooMany(MetricsError):
@@ -21,7 +23,7 @@ class Fetcher:
 
     def __init__(self, api: PrometheusApi) -> None:
         self._api = api
-        self._series: dict[str, int] = {}  # that signals of policies' own were answered with, by name
+        self._series: dict[str, int] = {}  # that queries of policies' own were answered with
         self.most_points = ranges.MOST_POINTS
 
     def dare(self) -> None:
@@ -42,7 +44,7 @@ class Fetcher:
             points = len(span) * len(batch.members)
             if len(span) == 1 or points <= self.most_points:
                 try:
-                    answer = ask(chunk.reading.name, query, span)
+                    answer = ask(query, span)
                 except MetricsError as error:
                     if len(span) == 1 or not error.too_much:
                         raise
@@ -55,24 +57,29 @@ class Fetcher:
             spans += reversed(tuple(span.pieces(-(-len(span) // 2))))
         return missing
 
-    def _planned(self, name: str, query: str, span: Span) -> Answer[list[Series]]:
+    def _planned(self, query: str, span: Span) -> Answer[list[Series]]:
         return retried(self._api.range, query, span)
 
-    def _own(self, name: str, query: str, span: Span) -> Answer[list[Series]]:
+    def _own(self, query: str, span: Span) -> Answer[list[Series]]:
         """A policy's query, which may find any number of series: the server is told how many may be answered with,
         as long as it is not known that there are far fewer."""
-        known = self._series.get(name, 0)
+        known = self._series.get(query, 0)
         if known and _MOST_GROWTH * known * len(span) <= ranges.MOST_POINTS:
             answer = retried(self._api.range, query, span)
         else:
             answer = retried(self._api.range, queries.at_most(query, ranges.MOST_POINTS // len(span)), span)
             for series in answer.result:
-                if not series.labels and len(series.values):
+                if queries.TOO_MANY in series.labels and len(series.values):
                     raise _TooMany(
                         200,
                         "too_large",
                         f"finds {series.values.max():,.0f} series, and {ranges.MOST_POINTS:,} samples are read at once "
                         "at most; let the query select less, with $namespace and $pod, or add up",
                     )
-        self._series[name] = max(self._series.get(name, 0), len(answer.result))
+        if answer.result and not any(whose(series.labels)[0].pod for series in answer.result):
+            text = "finds series without the label pod; let the query keep it, as sum by (namespace, pod) (…) does"
+            raise MetricsError(200, "no_labels", text)
+        if len(self._series) >= _MOST_KNOWN:
+            self._series.clear()
+        self._series[query] = max(known, len(answer.result))
         return answer

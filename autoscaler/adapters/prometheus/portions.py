@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from autoscaler.adapters.prometheus import ranges
@@ -28,6 +29,8 @@ class Portions:
         self._survey = survey
         self._fetcher = fetcher
         self._most_past = most_past
+        self._filling: AbstractSet[ContainerRef] = frozenset()  # without a history, the last time
+        self._instants = 0  # that each of them was to be asked for
 
     def missing(self, tracked: dict[ContainerRef, Tracked], now: float) -> Iterator[Work]:
         """What there is to measure up to `now`: first what is nearly up to date, then the back-fills.
@@ -35,7 +38,6 @@ class Portions:
         Those in `tracked` that have to be read from the beginning are set back.
         """
         groups: dict[tuple[Grid, Asked, int], list[ContainerRef]] = defaultdict(list)
-        instants = self._most_past // max(1, sum(one.key.asked.queries for one in tracked.values()))
         for container, one in tracked.items():
             if one.measured_until is not None and one.measured_until > now + _MOST_AHEAD_S:
                 # of a clock that was set back since: what follows would not be newer for as long as that
@@ -44,6 +46,9 @@ class Portions:
                 one = tracked[container] = replace(one, measured_until=None)
             since = -1 if one.measured_until is None else one.measured_until
             groups[one.key.grid, one.key.asked, since].append(container)
+        instants = self._affordable(
+            {container: one for container, one in tracked.items() if one.measured_until is None}
+        )
         for (grid, _, since), containers in sorted(groups.items(), key=lambda group: -group[0][2]):
             end = ranges.newest_instant(now, self._survey.scrape_interval_s, grid.step)
             after = None if since < 0 else since
@@ -53,6 +58,14 @@ class Portions:
             everyone = self._survey.population.of_namespaces({container.namespace for container in containers})
             for part in ranges.batches(containers, sum(map(len, spans)), everyone) if spans else ():
                 yield self._work({container: tracked[container] for container in part}, after, spans, shortened)
+
+    def _affordable(self, filling: Mapping[ContainerRef, Tracked]) -> int:
+        """Of how many instants each of these back-fills may be. One that takes several cycles stays as it was: the last
+        of its containers do not get the share of the first."""
+        if not filling.keys() <= self._filling:
+            self._instants = self._most_past // sum(one.key.asked.queries for one in filling.values())
+        self._filling = frozenset(filling)
+        return self._instants
 
     def halves(self, work: Work) -> tuple[Work, ...]:
         """The same for half of the pods each; nothing if there is one pod alone."""

@@ -24,6 +24,9 @@ _OF_A_CGROUP = "id, name, image"
 OWNER = "kube_pod_owner"
 """kube-state-metrics' series of each pod's owner."""
 
+TOO_MANY = "bridge_autoscaler_too_many"
+"""A label that only the number has with which `at_most` is answered in place of too many series."""
+
 _ANY_CLUSTER = 'cluster=~".*"'  # as there is no empty matcher
 
 
@@ -140,10 +143,11 @@ def owners(layout: Layout) -> str:
 
 
 def at_most(query: str, series: int) -> str:
-    """The query where it finds no more than so many series. Where it finds more, their number alone, which is of
-    nothing: the answer is small either way."""
+    """The query where it finds no more than so many series. Where it finds more, their number alone, with the label
+    `TOO_MANY`: the answer is small either way."""
     # on lines of their own, as a query may end with a comment
-    return f"((\n{query}\n) and on () (count(\n{query}\n) <= {series})) or (count(\n{query}\n) > {series})"
+    number = f'label_replace(count(\n{query}\n) > {series}, "{TOO_MANY}", "series", "", "")'
+    return f"((\n{query}\n) and on () (count(\n{query}\n) <= {series})) or {number}"
 
 
 def in_cluster(query: str, cluster: Collection[str]) -> str:

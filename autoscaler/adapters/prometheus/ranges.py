@@ -18,7 +18,7 @@ MOST_PODS = 250  # named in one query: Prometheus looks up to 256 alternatives o
 MOST_LETTERS = 12_000  # of their names: VictoriaMetrics takes queries of 16 KiB (-search.maxQueryLen)
 NAMED_LETTERS = MOST_LETTERS // 3  # of those in a batch: a query may name them so often
 MOST_PAST = 100_000_000
-"""Samples that all back-fills together may be answered with: 2,000 containers, 12 readings of each (CPU, memory and
+"""Samples that all back-fills together may be answered with: 2,000 containers, 10 readings of each (CPU, memory and
 every signal that comes built in), 4,128 instants (14 days of blocks, and 2 hours of minutes)."""
 
 _MOST_CELLS = 2_000_000  # of one batch held in memory: 16 MB

@@ -21,7 +21,16 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from autoscaler.adapters.prometheus.access import Access
-from autoscaler.adapters.prometheus.answers import Answer, MetricsError, Series, decoded, foreign, weight
+from autoscaler.adapters.prometheus.answers import (
+    TIME,
+    Answer,
+    MetricsError,
+    Series,
+    decoded,
+    foreign,
+    kinds_of,
+    weight,
+)
 from autoscaler.adapters.prometheus.credentials import Credentials
 from autoscaler.adapters.prometheus.failures import CONNECT_TIMEOUT_S, no_answer, not_prometheus, pause_s
 from autoscaler.adapters.prometheus.ranges import Span
@@ -77,13 +86,13 @@ class PrometheusApi:
         return answer
 
     def instant(self, query: str) -> Answer[list[Series]]:
-        """Evaluate the query now, by the server's clock."""
+        """Evaluate the query now, by the server's clock: to one sample of each series, unless it ends with a range."""
         answer: Answer[list[Series]] = self._client.custom_query(query, params=self._params)
         return answer
 
     def server_time(self) -> float:
         """The server's clock, unix seconds. The cheapest question that only Prometheus' API answers."""
-        series = self.instant("time()").result
+        series = self.instant(TIME).result
         if len(series) != 1 or not len(series[0].values) or not 0 <= series[0].values[0] < _LATEST:
             text = "gave no time for the query time(): it does not seem to be Prometheus; check --prometheus-url"
             raise MetricsError(200, "not_json", text)
@@ -136,7 +145,7 @@ class _FormSession:
             if response.status_code == 401 and self._credentials.renewed(response.request):
                 left_s = max(_LEAST_S, began_s + timeout[1] - time.monotonic())
                 response, body = self._exchange({**settings, "timeout": (timeout[0], left_s)})
-            answer = self._answer(response, body)
+            answer = self._answer(response, body, params["query"])
         except MetricsError as error:
             self._traffic.failed(error)
             raise error.about(params["query"]) from error.__cause__
@@ -152,14 +161,15 @@ class _FormSession:
         except (requests.RequestException, HTTPError, HTTPException, OSError, ValueError) as error:
             raise no_answer(error, self._access.tls, self._access.timeout_s) from error
 
-    def _answer(self, response: requests.Response, body: bytes) -> Answer[list[Series]]:
+    def _answer(self, response: requests.Response, body: bytes, query: str) -> Answer[list[Series]]:
         def shown(text: str, most: int) -> str:
             return foreign(self._credentials.hidden(text, response.request), most)
 
         if response.status_code == 200:
             if weight(body) > _MOST_MEMORY:
                 raise MetricsError(200, "too_large", "sent more series and samples than are ever asked for at once")
-            answer = decoded(200, body, shown, ranged=str(response.request.url).endswith(_RANGES))
+            kinds = kinds_of(query, ranged=str(response.request.url).endswith(_RANGES))
+            answer = decoded(200, body, shown, kinds=kinds)
             if answer is not None:
                 return answer
         try:

@@ -22,11 +22,11 @@ from autoscaler.adapters.prometheus.answers import MetricsError, Series
 from autoscaler.adapters.prometheus.batch import Chunk, newest_memory
 from autoscaler.adapters.prometheus.cycle import Cycle, Progress, Work
 from autoscaler.adapters.prometheus.fetch import Fetcher
-from autoscaler.adapters.prometheus.layout import ANY, Layout
+from autoscaler.adapters.prometheus.layout import ANY, EXPORTED, Layout
 from autoscaler.adapters.prometheus.missing import notes_on
 from autoscaler.adapters.prometheus.portions import Portions
 from autoscaler.adapters.prometheus.ranges import MOST_PAST
-from autoscaler.adapters.prometheus.retries import retried
+from autoscaler.adapters.prometheus.retries import rest_s, retried
 from autoscaler.adapters.prometheus.session import PrometheusApi
 from autoscaler.adapters.prometheus.survey import Survey
 from autoscaler.adapters.prometheus.thread import in_thread
@@ -85,6 +85,8 @@ class PrometheusMetrics:
         self._latest = Measurements(default=NOT_YET)
         self._in_use = MemoryInUse()
         self._fresh = asyncio.Event()
+        self._busy_cycles = 0  # one after the other, in which the server was too busy
+        self._rest_s = 0.0
         self._faulty: frozenset[str] = frozenset()  # signals that the server refused to tell at last
         self._slots = asyncio.Semaphore(_THREADS)
         self._past_slots = asyncio.Semaphore(_PAST_QUERIES)
@@ -143,9 +145,9 @@ class PrometheusMetrics:
         while True:
             self._fresh.clear()
             await self.measure_once(self._progress, backfill_s=_BACKFILL_TIME_S)
-            await asyncio.sleep(_SHORTEST_PAUSE_S)
+            await asyncio.sleep(max(_SHORTEST_PAUSE_S, self._rest_s))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._fresh.wait(), self._pause())
+                await asyncio.wait_for(self._fresh.wait(), max(0.0, self._pause() - self._rest_s))
 
     def close(self) -> None:
         """Close idle connections. A thread that still waits for an answer does not keep the process from ending."""
@@ -167,9 +169,11 @@ class PrometheusMetrics:
             now = None
             if known := self._survey.usable:
                 now = await self._measure_in_use(cycle)
+                cycle.go_on()
             if now is None:
                 now = await self._server_now(cycle)
             await self._look_around(cycle)
+            cycle.go_on()
             measurable = self._survey.usable or not self._survey.ambiguous
             if measurable and not known:
                 await self._measure_in_use(cycle)
@@ -186,6 +190,8 @@ class PrometheusMetrics:
                 self._fresh.set()
             if work:
                 self._faulty = frozenset(cycle.faulty)
+        self._busy_cycles = self._busy_cycles + 1 if cycle.busy is not None else 0
+        self._rest_s = rest_s(cycle.busy, self._busy_cycles) if cycle.busy is not None else 0.0
         followed = ((c, t.key.asked.signals - self._faulty, t.history) for c, t in self._tracked.items())
         notes = notes_on(followed, self._survey.layout)
         self._publish(measured_at, (*cycle.problems, *self._survey.notes, *notes))
@@ -228,10 +234,11 @@ class PrometheusMetrics:
                 raise
             self._fail(cycle, error, {})
         self._api.traffic.blank(self._survey.take_blanks())
-        if self._survey.layout != before:
+        if (after := self._survey.layout) != before:
             # what was not found under other labels may be under these
+            lacking = GPU_SIGNALS if after.gpu == EXPORTED != before.gpu else frozenset()
             for container, tracked in self._tracked.items():
-                if tracked.history is None:
+                if tracked.history is None or tracked.key.asked.signals & lacking:
                     self._tracked[container] = replace(tracked, measured_until=None)
 
     async def _measure_in_use(self, cycle: Cycle) -> float | None:
@@ -268,8 +275,9 @@ class PrometheusMetrics:
             await self._measure_portion(work, cycle)
 
     async def _measure_portion(self, work: Work, cycle: Cycle) -> None:
-        if len(cycle.unreachable) >= _MOST_UNREACHABLE:
-            self._fail(cycle, cycle.unreachable[-1], work.tracked)
+        given_up = cycle.unreachable[-1] if len(cycle.unreachable) >= _MOST_UNREACHABLE else cycle.busy
+        if given_up is not None:
+            self._fail(cycle, given_up, work.tracked)
             cycle.finish(len(work.chunks))
         elif work.is_past and asyncio.get_running_loop().time() > cycle.backfill_until:
             cycle.postponed = True
@@ -307,6 +315,7 @@ class PrometheusMetrics:
         async def ask(chunk: Chunk) -> None:
             nonlocal failure
             async with self._past_slots if work.is_past else nullcontext(), self._slots:
+                failure = failure or cycle.busy
                 if failure is None and chunk.reading.name not in faulty:
                     try:
                         missing = await in_thread(self._fetcher.fetch, work.batch, chunk)
@@ -316,6 +325,7 @@ class PrometheusMetrics:
                             self._note_faulty(cycle, work, chunk.reading, error)
                         else:
                             failure = error
+                            cycle.busy = error if error.busy else cycle.busy
                     else:
                         self._note_partial(cycle, missing)
                         work.batch.partial |= bool(missing)
@@ -330,7 +340,7 @@ class PrometheusMetrics:
     def _commit(self, work: Work, folded: Mapping[ContainerRef, History | None]) -> None:
         first, until = work.batch.spans[0].first, work.batch.spans[-1].last
         for container, history in folded.items():
-            if work.shortened and history is not None and history.first_at == first:
+            if work.shortened and history is not None:
                 history = replace(history, unread_before=first)
             now = self._tracked.get(container)
             # it may have left, come back or changed its policy meanwhile
@@ -340,6 +350,8 @@ class PrometheusMetrics:
     def _fail(self, cycle: Cycle, error: MetricsError, tracked: Mapping[ContainerRef, Tracked]) -> None:
         if error.status is None:
             cycle.unreachable.append(error)
+        if error.busy:
+            cycle.busy = error
         detail = f"{self._api.address} {error.text}"
         cycle.problems[Problem(_SOURCE, Reason.METRICS_UNAVAILABLE, detail)] = None
         gap = Gap(Reason.METRICS_UNAVAILABLE, detail)

@@ -10,8 +10,8 @@ The queries take turns: in each turn as many as there is room for beside those f
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,9 +19,10 @@ from types import MappingProxyType
 import numpy as np
 
 from autoscaler.adapters.prometheus import queries, signals
-from autoscaler.adapters.prometheus.answers import MetricsError, Series
-from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes, said
-from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout
+from autoscaler.adapters.prometheus.answers import MetricsError, Series, amount
+from autoscaler.adapters.prometheus.clusters import ambiguous, clusters_of, exported, of_cluster, pod_of
+from autoscaler.adapters.prometheus.copies import SOURCES, cores, disputes_in, matcher, mebibytes
+from autoscaler.adapters.prometheus.layout import EXPORTED, KUBELET, Layout, Variant
 from autoscaler.adapters.prometheus.population import Population
 from autoscaler.adapters.prometheus.ranges import MOST_LETTERS, MOST_POINTS, NAMED_LETTERS
 from autoscaler.core.history import ContainerRef, Gap
@@ -36,7 +37,7 @@ Ask = Callable[[str], Awaitable[list[Series]]]
 VALID_S = 600.0
 """For how long what was found is believed."""
 
-_SOON_S = 10.0  # the same, while no series has the samples to tell how often it is scraped
+_SOON_S = 10.0  # the same, while there are no series, or none has the samples to tell how often it is scraped
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
@@ -76,6 +77,7 @@ class Survey:
     def __init__(self, layout: Layout) -> None:
         self._open = layout
         self._found = layout.variants[0]
+        self._untried: tuple[Variant, ...] = ()
         self._cluster: Mapping[str, str] | None = None
         self._noted: dict[Callable[..., object], tuple[Problem, ...]] = {}
         self._most_scraped: Mapping[str, str] | None = None
@@ -163,37 +165,38 @@ class Survey:
         return min(due, key=lambda one: one.tried_s, default=None)
 
     async def _find_labels(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
-        """How containers are labelled, and in which cluster they are."""
-        found, series = await self._labelled(ask, pods)
-        if not series:
-            return _UNKNOWN
+        """How containers are labelled, and in which cluster they are. One way of labelling is tried at a time: first
+        the one that was found before."""
+        variant, *untried = self._untried or dict.fromkeys((self._found, *self._open.variants))
+        self._untried = ()  # after a failure from the beginning
+        found = self._open.labelled(variant)
+        query = queries.clusters(found, queries.of_pods(found, pods, NAMED_LETTERS))
+        series = await ask(query)
+        if not any(pod_of(one, found) in pods for one in series):
+            self._untried = tuple(untried)
+            if untried:
+                return _UNFINISHED
+            return _SOON_S if self.usable else _UNKNOWN
+        if any(amount(one) is None for one in series):
+            # how much may be asked for at once goes by it
+            raise MetricsError(200, "not_json", "does not say how many containers there are").about(query)
+        self._found = variant
         values = clusters_of((one for one in series if pod_of(one, found) in pods), found)
         several = next(((label, seen) for label, seen in values.items() if len(seen) > 1), None)
         for label, value in (self._cluster or {}).items():
             if several is None and not values.get(label, frozenset()) <= {value}:
                 several = label, {value, *values[label]}
-        self.ambiguous = None if several is None else _ambiguous(*several)
+        self.ambiguous = None if several is None else ambiguous(*several)
         if several is None:
             # a label that no series has now is still that of the cluster
             self._cluster = {**(self._cluster or {}), **{label: value for label, (value,) in values.items()}}
             self.layout, self.usable = replace(of_cluster(found, self._cluster), gpu=self.layout.gpu), True
         counted: Counter[PodRef] = Counter()
         for one in series:
-            counted[pod_of(one, found)] += int(one.values[-1])
+            counted[pod_of(one, found)] += amount(one) or 0
         self.population = Population(counted)
-        self._noted[self._find_labels] = _exported(found)
+        self._noted[self._find_labels] = exported(found)
         return VALID_S
-
-    async def _labelled(self, ask: Ask, pods: AbstractSet[PodRef]) -> tuple[Layout, list[Series]]:
-        """The layout with the way of labelling that was found before, or else the first that has series of the pods;
-        and their numbers by cluster."""
-        for variant in dict.fromkeys((self._found, *self._open.variants)):
-            layout = self._open.labelled(variant)
-            answer = await ask(queries.clusters(layout, queries.of_pods(layout, pods, NAMED_LETTERS)))
-            if any(pod_of(series, layout) in pods for series in answer):
-                self._found = variant
-                return layout, [series for series in answer if len(series.values)]
-        return self._open, []
 
     async def _find_gpus(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
         """How GPUs are labelled."""
@@ -207,7 +210,7 @@ class Survey:
         """How many GPUs are of no pod that is known."""
         self._noted[self._count_gpus] = ()
         for one in await self._of_any_gpu(ask, signals.gpus_unattributed(self.layout)) or ():
-            detail = f"{one.values[-1]:.0f} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
+            detail = f"{_many(amount(one))} GPUs, or parts of one, are of no pod by the label {self.layout.gpu.pod}"
             note = Problem("Prometheus", Trouble.GPU_UNATTRIBUTED, f"{detail}: what they do is not known")
             self._noted[self._count_gpus] = (note,)
         return VALID_S
@@ -217,8 +220,9 @@ class Survey:
         self._noted[self._count_blanks] = ()
         query = signals.gpu_blanks(self.layout, round(VALID_S), self.scrape_interval_s)
         for one in await self._of_any_gpu(ask, query) or ():
-            self._blanks += int(one.values[-1])
-            detail = f"{one.values[-1]:,.0f} samples of GPUs in {VALID_S / 60:.0f} minutes are DCGM's numbers for none"
+            number = amount(one)
+            self._blanks += number or 0
+            detail = f"{_many(number)} samples of GPUs in {VALID_S / 60:.0f} minutes are DCGM's numbers for none"
             self._noted[self._count_blanks] = (Problem("Prometheus", Trouble.SENTINEL_SAMPLES, f"{detail}: left out"),)
         return VALID_S
 
@@ -239,21 +243,28 @@ class Survey:
             return None
 
     async def _count_copies(self, ask: Ask, pods: AbstractSet[PodRef]) -> float:
-        """Say that there are copies. Those that differ are another matter."""
-        found = await ask(
-            queries.copied(
-                self.layout, queries.of_pods(self.layout, pods, MOST_LETTERS // _TIMES_SELECTED), ", ".join(SOURCES)
+        """Say that there are copies. Those that differ are another matter, so that it is done without where the server
+        refuses this."""
+        try:
+            found = await self._compared(
+                ask, lambda matchers: queries.copied(self.layout, matchers, ", ".join(SOURCES)), pods
             )
-        )
-        number = Counter({one.labels.get("of", ""): int(one.values[-1]) for one in found})
-        number["series"] -= number["sources"]  # those that other labels tell apart
+        except MetricsError as error:
+            if not error.of_query:
+                raise
+            detail = f"whether containers are there several times is not known: the server {error.text}"
+            self._noted[self._count_copies] = (Problem("Prometheus", Trouble.DUPLICATE_SERIES, detail),)
+            return VALID_S
+        sources, series = _sum(found, "sources"), _sum(found, "series")
+        # those that other labels tell apart
+        others = None if sources is None or series is None else series - sources
         self._noted[self._count_copies] = tuple(
-            Problem("Prometheus", reason, f"{number[of]:,} containers {words}: of each the greatest counts, once")
+            Problem("Prometheus", reason, f"{_many(of)} containers {words}: of each the greatest counts, once")
             for of, reason, words in (
-                ("sources", Trouble.AMBIGUOUS_SOURCE, f"are scraped by several of {' and '.join(SOURCES)}"),
-                ("series", Trouble.DUPLICATE_SERIES, "are there several times"),
+                (sources, Trouble.AMBIGUOUS_SOURCE, f"are scraped by several of {' and '.join(SOURCES)}"),
+                (others, Trouble.DUPLICATE_SERIES, "are there several times"),
             )
-            if number[of] > 0
+            if of is None or of > 0
         )
         return VALID_S
 
@@ -347,47 +358,11 @@ class Survey:
         return [*await self._compared(ask, query, some), *await self._compared(ask, query, pods - some)]
 
 
-def pod_of(series: Series, layout: Layout) -> PodRef:
-    """Whose series it is."""
-    return PodRef(series.labels.get(layout.names.namespace, ""), series.labels.get(layout.names.pod, ""))
+def _many(number: int | None) -> str:
+    return "an unknown number of" if number is None else f"{number:,}"
 
 
-def clusters_of(answer: Iterable[Series], layout: Layout) -> Mapping[str, AbstractSet[str]]:
-    """The values of each label that tells clusters apart. Series without it are of the same cluster as the others."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for series in answer:
-        for label in layout.cluster_labels:
-            if value := series.labels.get(label):
-                found[label].add(value)
-    return MappingProxyType(found)
-
-
-def _exported(layout: Layout) -> tuple[Problem, ...]:
-    """A note where Prometheus was not told to honour the labels of what it scrapes."""
-    if layout.names.namespace != "exported_namespace":
-        return ()
-    labels = ", ".join(layout.names)
-    detail = f"usage is read by the labels {labels}: its scrapes do not honour labels (honorLabels: true would)"
-    return (Problem("Prometheus", Trouble.EXPORTED_LABELS, detail),)
-
-
-def of_cluster(layout: Layout, cluster: Mapping[str, str]) -> Layout:
-    """The layout for one cluster, and for what no such label is on.
-
-    Labels that it does not have are on no series at all then, so that a cluster which turns up later is not added.
-    """
-    pins = (
-        f"{label}=~{queries.one_of({cluster[label], ''})}" if label in cluster else f'{label}=""'
-        for label in layout.cluster_labels
-    )
-    return replace(layout, cluster=(*layout.cluster, *pins), cluster_labels=())
-
-
-def _ambiguous(label: str, values: AbstractSet[str]) -> Gap:
-    first, second, *more = (said(label, value) for value in sorted(values))
-    others = f" and {len(more)} more" if more else ""
-    return Gap(
-        Reason.CLUSTER_AMBIGUOUS,
-        f"the series of these pods are of {first} and {second}{others}; say which in prometheus.layout.clusterMatcher, "
-        f"like clusterMatcher: '{first}'",
-    )
+def _sum(found: list[Series], of: str) -> int | None:
+    amounts = [amount(one) for one in found if one.labels.get("of") == of]
+    known = [number for number in amounts if number is not None]
+    return sum(known) if len(known) == len(amounts) else None

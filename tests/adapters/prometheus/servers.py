@@ -112,6 +112,8 @@ class FakePrometheus:
             used = self.in_use.items()
             found = [{"metric": ref._asdict(), "value": [self.now, repr(amount)]} for ref, amount in used]
             return result("vector", found, warnings=self.warnings) if self.warnings else result("vector", found)
+        if not query.endswith("]"):
+            return result("vector", [{"metric": {}, "value": [self.now, "1"]}])
         newest = self.now // SCRAPE_S * SCRAPE_S
         values = [[newest - SCRAPE_S * back, "1"] for back in reversed(range(10))]
         return result("matrix", [{"metric": {}, "values": values}])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,10 +17,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autoscaler.adapters.prometheus import probe
 from autoscaler.adapters.prometheus.access import Access
-from autoscaler.adapters.prometheus.answers import MetricsError, Series
+from autoscaler.adapters.prometheus.answers import MetricsError, Series, decoded, kinds_of
+from autoscaler.adapters.prometheus.batch import newest_memory
+from autoscaler.adapters.prometheus.fetch import Fetcher
+from autoscaler.adapters.prometheus.layout import ANY
+from autoscaler.adapters.prometheus.portions import Portions
 from autoscaler.adapters.prometheus.ranges import Span
 from autoscaler.adapters.prometheus.session import PrometheusApi
+from autoscaler.adapters.prometheus.signals import readings
+from autoscaler.adapters.prometheus.survey import VALID_S, Survey
+from autoscaler.adapters.prometheus.tracked import Key, Tracked
+from autoscaler.adapters.sessions import gates
+from autoscaler.core.history import ContainerRef
+from autoscaler.core.problems import Trouble
+from autoscaler.core.recommender import Signal
+from autoscaler.diagnosis.findings import Status
+from autoscaler.diagnosis.usage import Seen, Wanted, coverage
+from tests.adapters.prometheus.written import SIGNALS_POLICY
 
 QUERY = "max by (pod) (frame_seconds)"
 
@@ -150,9 +167,7 @@ def test_half_an_answer_is_an_error(
 def test_other_types_are_an_error_or_no_samples(
     answering: tuple[Server, PrometheusApi], result: object, kind: object
 ) -> None:
-    """Hypothesis does not come upon a pair of numbers for a scalar, which would be right."""
-    found = asked(answering, answer(result, kind), ranged=False)
-    assert not found or kind == "scalar"
+    assert not asked(answering, answer(result, kind), ranged=False)
 
 
 @fuzzed
@@ -193,3 +208,92 @@ def test_native_histograms_are_no_samples(answering: tuple[Server, PrometheusApi
     assert (
         asked(answering, answer([{"metric": {"pod": "a"}, "histogram": [60, histogram]}], "vector"), ranged=False) == []
     )
+
+
+SIM = ContainerRef("sim", "sim-0", "app")
+NAMES = st.fixed_dictionaries(
+    {name: st.just(value) for name, value in SIM._asdict().items()},
+    optional={name: st.sampled_from(["a", "b"]) for name in ("job", "cluster", "of", "node", "instance")},
+)
+OF_NOTHING = st.dictionaries(st.sampled_from(["of", "node", "pod"]), st.sampled_from(["sources", "series", "sim-0"]))
+WORDS = NUMBERS.map(written) | st.sampled_from(["1", "2", "1e300", "-1"])
+VECTORS = st.lists(
+    st.tuples(NAMES | OF_NOTHING, WORDS), min_size=1, max_size=4, unique_by=lambda one: frozenset(one[0].items())
+)
+NO_SAMPLES = NAMES.map(lambda labels: answer([{"metric": labels, "values": []}]))
+RAW = PAIRS.map(lambda pairs: answer(matrix([({}, pairs)])))
+
+
+def vector(series: list[tuple[dict[str, str], str]]) -> bytes:
+    return answer([{"metric": labels, "value": [60, value]} for labels, value in series], "vector")
+
+
+class Garbage:
+    """Answers each query with one of these bodies."""
+
+    def __init__(self, labels: bytes, bodies: list[bytes]) -> None:
+        self.labels = labels
+        self.bodies = bodies
+        self.asked = 0
+
+    def read(self, query: str) -> list[Series]:
+        self.asked += 1
+        body = self.labels if query.startswith("count by (cluster") else self.bodies[self.asked % len(self.bodies)]
+        found = decoded(200, body, kinds=kinds_of(query))
+        assert found is not None
+        return found.result
+
+    async def ask(self, query: str) -> list[Series]:
+        return self.read(query)
+
+
+@settings(max_examples=60)
+@given(
+    st.one_of(st.just(vector([(SIM._asdict(), "1")])), VECTORS.map(vector), NO_SAMPLES),
+    st.lists(st.one_of(VECTORS.map(vector), NO_SAMPLES, RAW), min_size=1, max_size=6),
+)
+def test_whoever_asks_raises_nothing_else(labels: bytes, bodies: list[bytes]) -> None:
+    garbage, survey = Garbage(labels, bodies), Survey(ANY)
+    tracked = {SIM: Tracked(Key.of(SIGNALS_POLICY), SIGNALS_POLICY)}
+    for turn in range(4):
+        with suppress(MetricsError):
+            asyncio.run(survey.renew(garbage.ask, {SIM.pod_ref}, turn * VALID_S, gpus=True))
+    for note in survey.notes:
+        assert "nan" not in note.detail
+    portions = Portions(survey, Fetcher(PrometheusApi(Access("http://127.0.0.1:1"))), 10**8)
+    assert list(portions.missing(tracked, 1_795_759_217.0))
+    for number in range(len(bodies)):
+        garbage.asked = number
+        with suppress(MetricsError):
+            found = garbage.read("up")
+            newest_memory(found, {SIM.pod_ref}, ANY.names)
+            at = probe.by_container(found, ANY)
+            coverage(Wanted("up", "", Status.ERROR), Seen(at, 60.0, 15), {SIM: datetime.fromtimestamp(0, UTC)})
+            assert set(probe.by_node(found).values()) <= {1, 2}
+            for reading in readings(ANY, {SIM.pod_ref}, {"app"}, 300, frozenset(Signal), {"own": "up"}):
+                probe.having(reading, found, {SIM})
+            for said in gates.of_series(found, "sim", ["sim-0"], "it", namespaced=True).values():
+                assert said.sessions is None or 0 <= said.sessions < math.inf
+
+
+@pytest.mark.parametrize("number", ["NaN", "+Inf", "-1", "1e300"])
+def test_a_number_of_containers_that_is_none_names_the_query(number: str) -> None:
+    """What may be asked for at once goes by it. It is not taken for none."""
+    survey = Survey(ANY)
+    with pytest.raises(MetricsError, match=r"does not say how many containers there are \(query: count by"):
+        asyncio.run(survey.renew(Garbage(vector([(SIM._asdict(), number)]), [b""]).ask, {SIM.pod_ref}, 0))
+    assert not survey.usable
+
+
+@pytest.mark.parametrize("number", ["NaN", "+Inf", "-1", "1e300"])
+def test_a_number_of_copies_and_of_gpus_that_is_none_is_said_to_be_unknown(number: str) -> None:
+    survey = Survey(ANY)
+    garbage = Garbage(vector([(SIM._asdict(), "1")]), [vector([({"of": "series"}, number)])])
+    for now_s in range(2):
+        with suppress(MetricsError):  # which the samples of a series are, that are no numbers of things
+            asyncio.run(survey.renew(garbage.ask, {SIM.pod_ref}, now_s, gpus=True))
+    said = {note.reason: note.detail for note in survey.notes}
+    assert said[Trouble.GPU_UNATTRIBUTED].startswith("an unknown number of GPUs")
+    assert said[Trouble.SENTINEL_SAMPLES].startswith("an unknown number of samples")
+    assert said[Trouble.DUPLICATE_SERIES].startswith("an unknown number of containers are there several times")
+    assert survey.take_blanks() == 0

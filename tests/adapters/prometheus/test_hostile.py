@@ -189,8 +189,8 @@ def test_as_much_as_is_planned_is_read() -> None:
             matrix('{"metric":{"a":"b"},"values":[]},{"metric":{"a":"b"},"values":[]}'),
             "two series with the same labels",
         ),
-        (GOOD.replace(b"matrix", b"vector"), "a result of type vector for a range"),
-        (GOOD.replace(b"matrix", TOKEN.encode()), "a result of no type that is known for a range"),
+        (GOOD.replace(b"matrix", b"vector"), "a result of type vector in place of a matrix"),
+        (GOOD.replace(b"matrix", TOKEN.encode()), "a result of no type that is known in place of a matrix"),
     ],
 )
 def test_what_prometheus_never_says_is_no_answer(body: bytes, words: str) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from autoscaler.adapters.prometheus import layout
 from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.queries import TOO_MANY
 from autoscaler.adapters.prometheus.ranges import MOST_POINTS
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements
@@ -181,7 +182,7 @@ async def test_a_query_that_finds_more_than_may_be_answered_costs_its_signal_and
         bound = re.search(r"<= (\d+)\)", form["query"])
         assert bound is not None, "asked without a bound"
         assert int(bound[1]) * (1 + (int(form["end"]) - int(form["start"])) // int(form["step"])) <= MOST_POINTS
-        number = {"metric": {}, "values": [[int(form["end"]), f"{others}"]]}
+        number = {"metric": {TOO_MANY: "series"}, "values": [[int(form["end"]), f"{others}"]]}
         return result("matrix", [number] if others > int(bound[1]) else [])
 
     server.intercept = intercept
@@ -197,6 +198,45 @@ async def test_a_query_that_finds_more_than_may_be_answered_costs_its_signal_and
         assert "metrics.signals.frameTime of policy bridges is missing" in detail
         assert "finds 100,001 series, and 100,000 samples are read at once at most" in detail
         assert asked < 20
+
+
+async def test_each_query_is_bounded_until_it_was_answered_itself() -> None:
+    """Not the signal of its name: another policy's may find any number."""
+    other = ContainerRef("sim", "sim-1", "app")
+    usage_of = (lambda at: 0.5, lambda at: 1e9)
+    server = FakePrometheus(1_795_759_217, {SIM: usage_of, other: usage_of})
+
+    def intercept(path: str, form: Mapping[str, str]) -> web.StreamResponse | None:
+        if not path.endswith("query_range") or "frame_seconds" not in form["query"]:
+            return None
+        return result("matrix", [{"metric": SIM._asdict(), "values": [[int(form["end"]), "7"]]}])
+
+    server.intercept = intercept
+    grid = Grid(60, 600)
+    second = replace(POLICY, name="second", grid=grid, signals={"frameTime": "many_frame_seconds", "players": "1"})
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url, timeout_s=5), now=lambda: server.clock)
+        for wanted in ({SIM: replace(POLICY, grid=grid)}, {other: second}):
+            metrics.follow(wanted)
+            await metrics.measure_once()
+            server.now += 60
+        asked = [form["query"] for form in server.ranges if "frame_seconds" in form["query"]]
+        assert len(asked) == 2
+        assert all(f"<= {MOST_POINTS // 10}" in query for query in asked)
+        await metrics.measure_once()
+        metrics.close()
+    assert [form["query"] for form in server.ranges].count("many_frame_seconds") == 1  # it is known by now
+
+
+async def test_a_query_whose_series_are_of_no_pod_is_told_so_and_not_how_many_they_are() -> None:
+    total = {"metric": {}, "values": [[1_795_759_140, "42"]]}
+    found, _ = await measured(lambda: result("matrix", [total]), Grid(60, 600))
+    (problem,) = found.problems
+    assert problem.reason is Trouble.SIGNAL_UNAVAILABLE
+    assert problem.detail.endswith(
+        "finds series without the label pod; let the query keep it, as sum by (namespace, pod) (…) does"
+    )
+    assert isinstance(found.of(SIM), History)
 
 
 async def test_a_real_server_answers_no_more_than_it_is_told(prometheus: PrometheusServer) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.adapters.prometheus import queries, ranges, survey
+from autoscaler.adapters.prometheus import clusters, queries, ranges, survey
 from autoscaler.adapters.prometheus.layout import (
     PRESETS,
     VARIANTS,
@@ -68,7 +68,7 @@ def built(layout: Layout, namespaces: Collection[str] = ("sim", "lab"), pods: Co
     """Every query that can be built."""
     found = set()
     for variant in layout.variants:
-        one = survey.of_cluster(layout.labelled(variant), {"cluster": "eu"})
+        one = clusters.of_cluster(layout.labelled(variant), {"cluster": "eu"})
         cluster = one.cluster
         for selector in (queries.selector(one, namespaces), queries.selector(one, namespaces, pods)):
             found |= {

@@ -79,15 +79,18 @@ async def test_values_become_arrays() -> None:
     np.testing.assert_array_equal(series.values, [1, np.nan, np.inf, -np.inf, 1e-7])
 
 
-async def test_vectors_and_scalars_are_series_of_one_value() -> None:
+async def test_vectors_are_series_of_one_value() -> None:
     histogram = {"metric": {"pod": "h"}, "histogram": [1795759200, {"count": "1"}]}
     vector = [{"metric": {"pod": "p"}, "value": [1795759200, "+Inf"]}, histogram]
     answer = await answer_now(result("vector", vector))
     assert [(s.labels, s.at.tolist(), s.values.tolist()) for s in answer.result] == [
         ({"pod": "p"}, [1795759200], [np.inf])
     ]
-    answer = await answer_now(result("scalar", [1795759200.123, "1795759200.123"]))
-    assert answer.result[0].values.tolist() == [1795759200.123]
+    for other in (result("scalar", [1795759200.123, "1"]), result("matrix", [{"metric": {}, "values": []}])):
+        with pytest.raises(
+            MetricsError, match=r"is not Prometheus': a result of type \w+ in place of a vector \(query: up"
+        ):
+            await answer_now(other)
 
 
 async def test_native_histograms_are_no_values() -> None:

@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 
 from autoscaler.adapters.prometheus.access import Access
+from autoscaler.adapters.prometheus.answers import MetricsError
+from autoscaler.adapters.prometheus.retries import rest_s
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import ContainerRef, Gap, History, Measurements, MemoryInUse
 from autoscaler.core.policy import Policy
@@ -392,13 +394,69 @@ async def test_a_back_fill_that_is_too_much_in_all_is_shortened_and_its_historie
     assert found.unread_before == (found.first_at if minutes < 60 else 0)
 
 
-async def test_a_shortened_look_back_that_begins_before_the_samples_has_left_nothing_out() -> None:
+async def test_a_hole_where_a_shortened_look_back_begins_passes_nothing_off_as_all_there_is() -> None:
     server = FakePrometheus(NOW, {ref("a"): (lambda at: cores(at) if at > END - 600 else NAN, nothing)})
     async with serve(server.handle) as url:
         metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 20)
         metrics.follow({ref("a"): POLICY})
-        assert history(await metrics.measure_once(), ref("a")).unread_before == 0
+        assert history(await metrics.measure_once(), ref("a")).unread_before == END - 19 * 60
         metrics.close()
+
+
+async def test_a_back_fill_takes_no_notice_of_those_that_have_been_measured() -> None:
+    server = fake("a", "b", "c")
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 60)
+        metrics.follow({ref("a"): POLICY})
+        await metrics.measure_once()
+        metrics.follow({ref("a"): POLICY, ref("b"): POLICY})
+        server.now += 60
+        found = history(await metrics.measure_once(), ref("b"))
+        metrics.close()
+    assert (len(found.state), found.unread_before) == (60, 0)
+
+
+async def test_the_last_of_a_back_fill_get_no_more_than_their_share() -> None:
+    server = fake("a", "b")
+    server.intercept = lambda path, form: web.Response(status=500) if 'pod=~"b"' in form["query"] else None
+    async with serve(server.handle) as url:
+        metrics = PrometheusMetrics(Access(url), now=lambda: server.clock, most_past=2 * 60)
+        other = replace(POLICY, rate_window=timedelta(minutes=4))
+        metrics.follow({ref("a"): POLICY, ref("b"): other})
+        await metrics.measure_once()
+        server.intercept = None
+        found = history(await metrics.measure_once(), ref("b"))
+        metrics.close()
+    assert len(found.state) == 30
+
+
+class OfGpus(Window):
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({Signal.GPU_MEMORY})
+
+
+async def test_the_past_of_gpus_is_read_once_it_is_known_how_they_are_labelled() -> None:
+    """Of containers, too, whose usage was read while the server failed to say."""
+    server = fake("a")
+    server.in_use = {ref("a"): GIB}
+    server.intercept = lambda path, form: web.Response(status=500) if 'exported_pod!=""' in form["query"] else None
+
+    def read() -> list[int]:
+        return server.asked(',exported_pod=~"a"')
+
+    async with measuring(server, {ref("a"): replace(POLICY, recommender=OfGpus({}))}) as metrics:
+        assert history(await metrics.measure_once(), ref("a")).newest_at == END
+        assert read() == []
+        server.intercept = None
+        for _ in range(2):
+            server.now += 60
+            await metrics.measure_once()
+        assert len(read()) in (60, 61)
+        server.requests.clear()
+        server.now += 60
+        await metrics.measure_once()
+        assert len(read()) == 1
 
 
 async def test_pods_are_halved_until_a_single_instant_of_them_is_answered() -> None:
@@ -691,6 +749,84 @@ async def test_a_turn_with_every_signal_costs_no_more_than_twelve_queries() -> N
         server.requests.clear()
         await metrics.measure_once()
         assert len(server.requests) == 3 + len(Signal) < 12
+
+
+class HurriedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+@pytest.mark.parametrize(("policy", "most"), [(POLICY, 12), (SIGNALS_POLICY, 13)], ids=["usage", "every signal"])
+def test_no_turn_makes_more_queries_when_all_series_vanish(policy: Policy, most: int) -> None:
+    """With every signal it is one more, as then the clock has to be asked for and one question is put at least."""
+
+    async def asked(loop: HurriedLoop) -> list[int]:
+        server, found = fake("a"), []
+        server.in_use = {ref("a"): GIB}
+        async with measuring(server, {ref("a"): replace(policy, grid=Grid(60, 180))}) as metrics:
+            await metrics.measure_once()
+            server.usage, server.in_use = {}, {}
+            for _ in range(4):
+                server.now += 60
+                loop.ahead_s += 600
+                server.requests.clear()
+                await metrics.measure_once()
+                found.append(len(server.requests))
+        return found
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, HurriedLoop)
+        found = runner.run(asked(loop))
+    assert max(found) <= most
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_always_busy_is_left_alone_for_as_long_as_it_wants(status: int) -> None:
+    """By the other batches of a cycle, and by the next cycles: here ten minutes of a minute's rest each."""
+
+    def busy() -> web.Response:
+        return web.Response(status=status, headers={"Retry-After": "60"})
+
+    async def asked(loop: HurriedLoop) -> tuple[int, int]:
+        server = fake(*(f"p{i}" for i in range(6)))
+        wanted = {ref(f"p{i}"): replace(POLICY, grid=Grid(60, 180 + 60 * i)) for i in range(6)}
+        async with measuring(server, wanted) as metrics:
+            await metrics.measure_once()
+            server.intercept = lambda path, form: busy() if path.endswith("query_range") else None
+            server.requests.clear()
+            server.now += 60
+            measured = await metrics.measure_once()
+            assert set(reasons(measured)) == {Reason.METRICS_UNAVAILABLE}
+            assert all(isinstance(measured.of(container), History) for container in wanted)
+            in_one_cycle = len(server.ranges)
+            server.requests.clear()
+            server.intercept = lambda path, form: busy()
+            task = asyncio.create_task(metrics.run())
+            for _ in range(40):
+                loop.ahead_s += 15
+                await asyncio.sleep(0.02)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        return in_one_cycle, len(server.requests)
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, HurriedLoop)
+        in_one_cycle, in_ten_minutes = runner.run(asked(loop))
+    assert in_one_cycle <= 4  # under way at once; there are 12
+    assert 1 <= in_ten_minutes <= 11
+
+
+def test_for_how_long_a_busy_server_is_left_alone() -> None:
+    assert [rest_s(MetricsError(429, "", ""), times) for times in (1, 2, 3, 4, 99)] == [10, 20, 40, 60, 60]
+    assert [rest_s(MetricsError(503, "", "", wanted), 2) for wanted in (1, 90, 1e9)] == [20, 90, 300]
+    assert not MetricsError(503, "timeout", "query timed out").busy
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -76,6 +76,25 @@ async def test_questions_take_turns_where_there_is_room_for_few(room: int) -> No
     assert sorted(endpoint.asked) == every
 
 
+@pytest.mark.parametrize("room", [-3, 1, 3])
+async def test_series_that_vanish_cost_no_more_and_keep_no_other_question_from_being_put(room: int) -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    await survey.renew(endpoint, {SIM}, 0)
+    every = {query for query in endpoint.asked if not query.endswith("s]")}
+    endpoint.series = []
+    endpoint.asked.clear()
+    for turn in range(20):
+        before = len(endpoint.asked)
+        await survey.renew(endpoint, {SIM}, VALID_S + 60 * turn, room=room)
+        assert len(endpoint.asked) - before <= max(1, room)
+    assert every <= set(endpoint.asked)
+    assert len({query for query in endpoint.asked if query.startswith("count by (cluster")}) == len(VARIANTS)
+    endpoint.series = [one(exported_namespace="sim", exported_pod="sim-0")]
+    for turn in range(20, 40):
+        await survey.renew(endpoint, {SIM}, VALID_S + 60 * turn, room=room)
+    assert survey.layout.names.pod == "exported_pod"
+
+
 async def test_a_question_that_fails_does_not_keep_the_others_from_being_put() -> None:
     endpoint, survey = Endpoint(sim()), Survey(ANY)
     await survey.renew(endpoint, {SIM}, 0)
@@ -124,6 +143,21 @@ async def test_a_server_that_refuses_to_count_owners_is_asked_for_the_rest() -> 
     assert survey.notes == ()
     await survey.renew(endpoint, {SIM}, VALID_S - 1)
     assert len(endpoint.asked) == 8
+
+
+async def test_a_server_that_refuses_to_count_copies_is_asked_for_the_rest() -> None:
+    """For half of the pods each first."""
+    pods = {PodRef("sim", f"p{i}") for i in range(4)}
+    endpoint, survey = Endpoint(*(one(namespace="sim", pod=pod.name) for pod in pods)), Survey(ANY)
+    endpoint.answers = {"label_replace(count": [one(2, of="series")]}
+    endpoint.fails = lambda query: "label_replace(count" in query and query.count("|") > 2
+    await survey.renew(endpoint, pods, 0)
+    (note,) = [note for note in survey.notes if note.reason is Trouble.DUPLICATE_SERIES]
+    assert note.detail.startswith("4 containers are there several times")
+    endpoint.fails = lambda query: "label_replace(count" in query
+    await survey.renew(endpoint, pods, VALID_S)
+    (note,) = [note for note in survey.notes if note.reason is Trouble.DUPLICATE_SERIES]
+    assert note.detail.startswith("whether containers are there several times is not known: the server query proc")
 
 
 async def test_a_server_that_refuses_questions_about_gpus_is_asked_for_the_rest() -> None:
