@@ -27,7 +27,7 @@ from autoscaler.core.model import Container, Node, Pod, PodRef, Resource, Resour
 from autoscaler.core.pairing import qos_class
 from autoscaler.core.policy import Mode, Policy, Selector
 from autoscaler.core.reasons import Reason
-from autoscaler.core.recommender import Samples
+from autoscaler.core.recommender import Samples, Signal
 from autoscaler.simulator.cluster import SimulatedCluster
 from autoscaler.simulator.traces import Demand as Usage
 from autoscaler.simulator.traces import Series
@@ -65,8 +65,8 @@ def container_of(policy: Policy) -> ContainerRef:
 class Modelled:
     """The cluster, and `ports.Metrics` over what the pod in it uses.
 
-    `demands`: of CPU, of memory, or of both, with one step and interval. CPU samples are means over the policy's rate
-    window, as those of a query.
+    `demands`: of CPU, of memory, or of both, with one step and interval. CPU, and how long it was throttled, are means
+    over the policy's rate window, as those of a query.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class Modelled:
             for resource, demand in demands.items()
         }
         self._limit = {resource: np.empty(len(self._any.values)) for resource in demands}
-        self._rates = np.full(self._any.turns, np.nan, np.float32)
+        self._rates: dict[str, NDArray[np.float32]] = {
+            name: np.full(self._any.turns, np.nan, np.float32) for name in (Resource.CPU, Signal.THROTTLED)
+        }
         self._window = max(1, int(policy.rate_window.total_seconds()) // self._any.interval_s)
         self._steps = self._turn = self._folded = 0
         self._history: History | None = None
@@ -132,9 +134,10 @@ class Modelled:
     def _samples(self, first: int, last: int) -> Samples:
         parts = {resource: seen.between(first, last) for resource, seen in self._seen.items()}
         (any_part, *_) = parts.values()
-        cpu = self._rates[first:last].copy() if Resource.CPU in parts else any_part.cpu
+        rates = {name: values[first:last].copy() for name, values in self._rates.items()}
+        cpu = rates[Resource.CPU] if Resource.CPU in parts else any_part.cpu
         memory = parts.get(Resource.MEMORY, any_part).memory
-        signals = {name: values for part in parts.values() for name, values in part.signals.items()}
+        signals = {name: rates.get(name, values) for part in parts.values() for name, values in part.signals.items()}
         return Samples(any_part.end_at, cpu, memory, signals)
 
     # ---- the world
@@ -154,9 +157,10 @@ class Modelled:
                 seen.see(self._turn, float(self._limit[resource][self._steps - 1]))
             self._turn += 1
             if Resource.CPU in self._seen:
-                window = self._seen[Resource.CPU].between(max(0, self._turn - self._window), self._turn).cpu
-                known = window[np.isfinite(window)]
-                self._rates[self._turn - 1] = known.mean() if len(known) else np.nan
+                window = self._seen[Resource.CPU].between(max(0, self._turn - self._window), self._turn)
+                for name, values in ((Resource.CPU, window.cpu), (Signal.THROTTLED, window.signal(Signal.THROTTLED))):
+                    known = values[np.isfinite(values)]
+                    self._rates[name][self._turn - 1] = known.mean() if len(known) else np.nan
         self.cluster.state.later(self._step, self._note)
 
     def _build(self, room: Room, *, soft: bool) -> None:

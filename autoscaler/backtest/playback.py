@@ -109,7 +109,6 @@ class Playback:
             self._now,
             MappingProxyType({} if self._history is None else {CONTAINER: self._history}),
             in_use=MemoryInUse(self._now, MappingProxyType({CONTAINER: Bytes(int(self._used))})),
-            scrape_interval_s=self._demand.interval_s,
         )
 
     async def wait(self, until: datetime | None) -> Wake:

@@ -76,7 +76,7 @@ def neutral(recommender: Recommender[Any], demand: Demand) -> Policy:
         stability=_FREE,
         care=_CARELESS,
         grid=Grid(demand.interval_s, _STEPS * demand.interval_s, _FINE_S),
-        rate_window=timedelta(seconds=4 * demand.interval_s),
+        rate_window=timedelta(seconds=demand.interval_s),
         min_coverage=0.0,
     )
 

@@ -36,6 +36,8 @@ _LOOK_S = 600  # of samples, to find out how often there are any
 _USUAL_S = 60  # between two, if that is not found out
 _AT_ONCE = 100  # containers whose samples are held at a time
 _ENOUGH = 0.99  # of what was asked for
+_NOT_THERE = "its retention is shorter, or they are younger"
+_NOT_READ = "prometheus.backfillSamples allows no more: raise it if Prometheus can bear it, or take fewer with --pod"
 
 Progress = Callable[[int, int], None]
 Requested = Callable[[int, int, int], None]
@@ -96,6 +98,7 @@ class _Reading:
         self._reads = reads
         self._problems: dict[Problem, None] = {}
         self._missing: dict[ContainerRef, str] = {}
+        self._unread: set[str] = set()  # traces before which there is more than may be read
         self._restarts_known = False
 
     async def recorded(self, last_s: int, progress: Progress) -> list[Recorded]:
@@ -127,6 +130,8 @@ class _Reading:
                     pod = snapshot.pods[container.pod_ref]
                     in_force = next(one.in_force for one in pod.containers if one.name == container.container)
                     found.append(Recorded(container, wanted[container].name, trace, in_force))
+                    if history.unread_before:
+                        self._unread.add(trace.name)
         return found
 
     async def _read(
@@ -158,13 +163,23 @@ class _Reading:
             _warn(f"there is no {RESTARTS_METRIC}: OOM kills and restarts of that time are not known")
         short = sorted((len(one.trace) * one.trace.step_s, one.trace.name) for one in found)
         short = [(length, name) for length, name in short if length < _ENOUGH * last_s]
-        if short:
-            least, most = (format_duration(timedelta(seconds=length)) for length, _ in (short[0], short[-1]))
-            of = f"{least} of {short[0][1]}"
-            if len(short) > 1:
-                of = f"less of {len(short)} of {len(found)} containers, from {of} to {most} of {short[-1][1]}"
-            asked = format_duration(timedelta(seconds=last_s))
-            _warn(f"of the last {asked} there is {of}; its retention is shorter, or they are younger")
+        for unread, why in ((True, _NOT_READ), (False, _NOT_THERE)):
+            of = [(length, name) for length, name in short if (name in self._unread) == unread]
+            if of:
+                _warn(f"of the last {_span(last_s)} there is {_shortest(of, len(found))}; {why}")
+
+
+def _span(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds))
+
+
+def _shortest(short: Sequence[tuple[int, str]], count: int) -> str:
+    """How much there is, in seconds and ascending, of some of so many containers."""
+    (least, first), (most, last) = short[0], short[-1]
+    words = f"{_span(least)} of {first}"
+    if len(short) == 1:
+        return words
+    return f"less of {len(short)} of {count} containers, from {words} to {_span(most)} of {last}"
 
 
 def _wanted(snapshot: ClusterSnapshot, config: Config, chosen: Filter) -> dict[ContainerRef, Policy]:

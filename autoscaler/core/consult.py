@@ -53,6 +53,7 @@ def consult(
         recommender, grid = candidate.policy.recommender, candidate.policy.grid
         recommenders[id(recommender)] = recommender
         containers = {container.name: container for container in candidate.pod.containers}
+        ask = candidate.pod.newest_ask
         for name, history in candidate.histories.items():
             container = containers[name]
             situation = Situation(
@@ -68,6 +69,8 @@ def consult(
                 name,
                 container.restart_count,
                 0 if container.started_at is None else int(container.started_at.timestamp()),
+                0 if ask is None else int(ask.at.timestamp()),
+                int(candidate.policy.rate_window.total_seconds()),
             )
             groups[id(recommender)].append((candidate, container, situation))
     patience = config.recommender_patience.total_seconds()

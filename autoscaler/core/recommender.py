@@ -154,6 +154,9 @@ class Situation:
 
     `pod_uid`, `container`, `restarts`: whose past it is, and how often it has started anew. `started_at`: when it last
     did (unix seconds); 0 where that is not known.
+
+    `resized_at`: when a resize of the pod was last asked for, by anybody (unix seconds); 0 where that is not known.
+    `rate_window_s`: seconds before its end over which a sample of CPU or of a share of time is a mean.
     """
 
     now: datetime
@@ -168,6 +171,8 @@ class Situation:
     container: str = ""
     restarts: int = 0
     started_at: int = 0
+    resized_at: int = 0
+    rate_window_s: int = 0
 
     def own(self, samples: Samples) -> Samples:
         """Those of the samples that are of this pod alone, for recommenders that want to start anew with each."""

@@ -125,7 +125,7 @@ class Bridge(Recommender[Folded]):
             return _most(_CPU, need, trail)
         reached = None
         if newest_is_known(situation.recent):
-            reached = self._cpu.reached(situation.recent, situation.sample_s, size, limit)
+            reached = self._cpu.reached(situation, size, limit)
         if reached is not None:
             grown = max(need, min(size * (1 + reached.growth), params.most * level))
             if grown > need:

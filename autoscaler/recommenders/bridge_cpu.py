@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.core.model import Resource
-from autoscaler.core.recommender import Samples, Signal
+from autoscaler.core.recommender import Samples, Signal, Situation
 from autoscaler.recommenders.blocks import BLOCK_S, Fading, Peaks, count_of, greatest_since, in_blocks
 from autoscaler.recommenders.bridge_parameters import CpuParameters
 from autoscaler.recommenders.lowering import REMEMBERED
@@ -31,7 +32,8 @@ _MOST_USAGE = MOST[Resource.CPU]
 _THROTTLED, _PRESSURE = Signal.THROTTLED, Signal.CPU_PRESSURE  # an enumeration is slow to look things up in
 _IN_A_ROW = 5  # throttled samples, beyond which growth no longer grows
 _LATELY_S = 60  # samples may be closer than that, and each of them throttled by a hitch
-_NOT_FALLING = 0.9  # of a share of throttled periods one sample ago: rates still show for minutes what is over
+_NOT_FALLING = 0.9  # of a share of throttled periods one sample ago
+_LANDS_S = 10  # after it was asked for a size is in force, as a rule: a second or two, and more on busy nodes
 _MOST_USED = 0.8  # of a size, from which on waiting is a matter of the size
 _FRAMES = 12  # samples before the newest, whose frames are what frames take otherwise
 _CROWDS = 16  # from 16,384 users on all are alike
@@ -198,23 +200,22 @@ class CpuNeeds:
         """What is enough for a level of usage, and for the users who are there."""
         return max(level * (1 + self._params.margin), taken.cores, LEAST)
 
-    def reached(self, recent: Samples, sample_s: int, size: float, limit: float | None) -> Reached | None:
-        """Whether the newest sample has used up the size, or its container was throttled.
+    def reached(self, situation: Situation, size: float, limit: float | None) -> Reached | None:
+        """Whether the newest sample has used up the size, or its container has been throttled at it.
 
-        `recent`: samples of `sample_s` seconds. `size`: cores that are promised, `limit`: cores above which it is
-        throttled; None: it is not.
+        `size`: cores that are promised, `limit`: cores above which it is throttled; None: it is not.
         """
-        params = self._params
+        params, recent, sample_s = self._params, situation.recent, situation.sample_s
         used = recent.cpu.item(-1)
         throttled = recent.signals.get(_THROTTLED)
         if limit is not None and throttled is not None and throttled.item(-1) > params.throttled:
             share = throttled[-max(_IN_A_ROW, _LATELY_S // sample_s) :].tolist()
-            lately = [one for one in share[-max(1, _LATELY_S // sample_s) :] if one == one]
+            count = max(1, _LATELY_S // max(sample_s, situation.rate_window_s))
+            lately = [one for one in share[-count:] if one == one]
             falls = len(share) > 1 and share[-1] < _NOT_FALLING * share[-2]
-            if not falls and sum(lately) > params.throttled * len(lately):
-                row = [*reversed(share[-_IN_A_ROW:])]
-                count = next((n for n, one in enumerate(row) if not one > params.throttled), len(row))
-                growth = params.growth * params.hurry ** (count - 1)
+            goes_on = not falls and _since_resized(situation, throttled, params.throttled)
+            if goes_on and sum(lately) > params.throttled * len(lately):
+                growth = params.growth * params.hurry ** (self._in_a_row(share, situation) - 1)
                 longer = _longer(recent, params.throttled)
                 if longer > 1 + growth:
                     return Reached(longer - 1, f"throttled, and frames take {longer:.1f} times as long as before")
@@ -225,16 +226,47 @@ class CpuNeeds:
         if not used > _MOST_USED * line or (throttled is not None and throttled.item(-1) <= params.throttled):
             return None  # what it waits for is not its own limit
         pressure = recent.signals.get(_PRESSURE)
-        if pressure is not None and pressure.item(-1) > params.pressure:
+        waits = pressure is not None and pressure.item(-1) > params.pressure
+        if pressure is not None and waits and _since_resized(situation, pressure, params.pressure):
             return Reached(params.growth, f"some task waited for {pressure.item(-1):.0%} of the time")
         if (longer := _longer(recent, params.throttled)) > 1 + params.frames:
             return Reached(params.growth, f"frames take {longer:.1f} times as long as before")
         return None
 
+    def _in_a_row(self, share: Sequence[float], situation: Situation) -> int:
+        """How many of the newest samples were throttled; of rates over longer than a sample, which show each burst many
+        times, as many minutes, or samples, as were throttled in the window."""
+        if (window_s := situation.rate_window_s) > situation.sample_s:
+            return min(max(round(share[-1] * window_s / max(_LATELY_S, situation.sample_s)), 1), _IN_A_ROW)
+        row = [*reversed(share[-_IN_A_ROW:])]
+        return next((n for n, one in enumerate(row) if not one > self._params.throttled), len(row))
+
 
 def newest_is_known(recent: Samples) -> bool:
     """Whether the newest sample has CPU."""
     return len(recent) > 0 and math.isfinite(recent.cpu.item(-1))
+
+
+def _since_resized(situation: Situation, share: NDArray[np.float32], least: float) -> bool:
+    """Whether the newest sample of a share of time, which is above `least`, says so of the time since the pod was last
+    resized: rates show for the whole of their window what is over, as high as before.
+
+    What was known when a size was asked for led to it, and counts no more until the window lies behind that. What came
+    on top counts before, but for as much as the time until the new size was in force may have added.
+    """
+    if not situation.resized_at:
+        return True
+    end_at, window_s, lands_at = situation.recent.end_at, situation.rate_window_s, situation.resized_at + _LANDS_S
+    if end_at.item(-1) - window_s >= lands_at:
+        return True
+    known = int(end_at.searchsorted(situation.resized_at, side="right"))
+    if not known:
+        return False
+    before, newest = share.item(known - 1), share.item(-1)
+    if before <= least:
+        return True
+    meanwhile_s: int = max(0, lands_at - end_at.item(known - 1))
+    return window_s * (newest - before) > window_s * least + meanwhile_s  # false if one of them is not known
 
 
 def _crowded(block: Block, part: Iterable[tuple[float, float]]) -> Block:

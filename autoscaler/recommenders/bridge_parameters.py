@@ -52,7 +52,9 @@ class CpuParameters(Parameters):
         "the limit. Less throttles longer, more is given back later.",
     )
     hurry: Annotated[Ratio, bounded(1.0, 3.0)] = Field(
-        1.5, description="By how much the growth itself grows with each sample in a row that is throttled."
+        1.5,
+        description="By how much the growth itself grows with each sample in a row that is throttled; of rates over "
+        "longer than a sample, with each minute of their window that was.",
     )
     reached: Part = Field(0.01, description="A size of which less than this is free is used up.")
     throttled: Part = Field(

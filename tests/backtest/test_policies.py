@@ -23,7 +23,9 @@ from autoscaler.core.policy import (
     Policy,
     Selector,
 )
-from autoscaler.core.recommender import Grid, Situation, Target
+from autoscaler.core.recommender import Grid, Signal, Situation, Target
+from autoscaler.recommenders.bridge import Bridge
+from autoscaler.recommenders.bridge_parameters import BridgeParameters
 from autoscaler.traces.trace import Column, Trace
 from tests.backtest.test_replay import BLANK, Scripted
 from tests.build import FREE, amounts
@@ -111,12 +113,22 @@ def test_what_is_not_recorded_is_not_taken_for_nothing() -> None:
     assert found.scores.days == pytest.approx(40 / 1440)
 
 
-def test_cpu_samples_are_means_over_the_rate_window_and_cut_by_the_limit() -> None:
-    scripted = Scripted(always(2.0))
+def test_cpu_and_throttling_are_means_over_the_rate_window_and_cut_by_the_limit() -> None:
+    scripted = Scripted(always(2.0), signals=frozenset({Signal.THROTTLED}))
     spiky = Trace.of("t", 60, {Column.CPU: [1.0] * 58 + [9.0, 1.0]})
     made = replace(policy(None), recommender=scripted, rate_window=timedelta(minutes=5))
     run_policy(spiky, made, terms(today=2.0), Room())
     assert scripted.past.cpu[-1] == pytest.approx((1 + 1 + 1 + 2 + 1) / 5)
+    assert scripted.past.signal(Signal.THROTTLED)[-2:].tolist() == pytest.approx([0, 1 / 5])
+    assert scripted.seen[-1].rate_window_s == 300
+
+
+def test_one_burst_raises_once_under_a_policy() -> None:
+    """The rate shows it for four minutes more."""
+    burst = Trace.of("t", 60, {Column.CPU: [0.6] * 30 + [1.1] + [0.6] * 29})
+    made = replace(policy(None), recommender=Bridge(BridgeParameters()), rate_window=timedelta(minutes=5))
+    limit = run_policy(burst, made, terms(today=1.0), Room()).replay.limit
+    assert sorted(set(limit.tolist())) == [1.0, 1.7]
 
 
 def test_a_soft_limit_leaves_the_pod_without_one() -> None:

@@ -19,6 +19,7 @@ import pytest
 from autoscaler import cli
 from autoscaler.adapters.prometheus.access import Access
 from autoscaler.adapters.prometheus.layout import CPU, MEMORY, MEMORY_LIMIT
+from autoscaler.adapters.prometheus.ranges import MOST_PAST
 from autoscaler.adapters.prometheus.source import PrometheusMetrics
 from autoscaler.core.history import Measurements
 from autoscaler.core.model import Container, Pod, Resources
@@ -80,10 +81,24 @@ def life(namespace: str) -> list[Series]:
     ]
 
 
-def of(server: PrometheusServer, cluster: FakeCluster) -> FakeWiring:
+def of(server: PrometheusServer, cluster: FakeCluster, most_past: int = MOST_PAST) -> FakeWiring:
     wiring = FakeWiring(cluster)
-    wiring.metrics = PrometheusMetrics(Access(server.url), now=lambda: datetime.now(UTC), traffic=wiring.traffic)  # type: ignore[assignment]
+    wiring.metrics = PrometheusMetrics(  # type: ignore[assignment]
+        Access(server.url), now=lambda: datetime.now(UTC), traffic=wiring.traffic, most_past=most_past
+    )
     return wiring
+
+
+def test_what_a_setting_keeps_from_being_read_is_not_put_down_to_retention(
+    prometheus: PrometheusServer, tmp_path: Path, capsys: Out
+) -> None:
+    prometheus.write(life("cut"))
+    policies, wiring = write_policy(tmp_path, namespace="cut"), of(prometheus, FakeCluster((pod("cut", "app"),)), 800)
+    arguments = ("--last", "4h", "--resource", "memory", "--recommender", "percentile", "-o", "json")
+    assert backtest(wiring, policies, *arguments) == 0
+    _, err = document(capsys)
+    assert re.search(r"of the last 4h there is \S+ of cut/bridge-0/app; prometheus.backfillSamples allows no more", err)
+    assert "retention" not in err
 
 
 def test_what_prometheus_has_is_replayed_against_what_runs_today(

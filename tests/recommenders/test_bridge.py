@@ -93,11 +93,15 @@ def asked(
     ended: Termination | None = None,
     later_s: int = 0,
     step: int = 60,
+    resized_at: int = 0,
+    rates_s: int = 0,
 ) -> Target:
-    """The answer after folding samples of a minute each, as a replay does."""
+    """The answer after folding samples of a minute each, as a replay does. `rates_s`: the window of rates."""
     state = bridge.fold(bridge.start(), past, step) if len(past) else bridge.start()
     now = datetime.fromtimestamp(int(past.end_at[-1]) + later_s, UTC)
-    answer = bridge.recommend(state, Situation(now, past[-120:], EMPTY, in_force, step, step, ended))
+    recent = past[-7200 // step :]
+    situation = Situation(now, recent, EMPTY, in_force, step, step, ended, resized_at=resized_at, rate_window_s=rates_s)
+    answer = bridge.recommend(state, situation)
     assert isinstance(answer, Target)
     return answer
 
@@ -145,10 +149,62 @@ def test_throttling_makes_it_grow_and_each_sample_in_a_row_makes_it_grow_faster(
     assert "throttled in 40% of the time" in steps(asked(once, size(1.0)), Resource.CPU)["reached"].because
 
 
-def test_throttling_that_rates_still_show_after_a_raise_does_not_raise_again() -> None:
-    """A rate over five minutes holds what was, and falls with each minute."""
-    past = minutes([0.5] * 57 + [0.9, 0.9, 0.9], signals={Signal.THROTTLED: [0.0] * 57 + [0.8, 0.8, 0.6]})
-    assert asked(past, size(1.5)).cpu == 1.5
+def _under_rates(demand: Sequence[float], step: int) -> list[tuple[int, float]]:
+    """When a container that has 1 core, and wants so many in each second from 3600 on and 0.6 before, was given another
+    size, and what size, as in a cluster: samples are rates over five minutes, as Prometheus tells them, and known half
+    a minute later; a size is in force five seconds after it was asked for."""
+    wanted = [*[0.6] * 3600, *demand]
+    given, used, throttled = [(0, 1.0)], [0.0], [0.0]  # the last two: seconds of it until then
+    for second, cores in enumerate(wanted):
+        limit = next(cores for since, cores in reversed(given) if second >= (since and since + 5))
+        used.append(used[-1] + min(cores, limit))
+        throttled.append(throttled[-1] + (cores > limit))
+        end = second + 1 - 30
+        if second < 3600 or end % step:
+            continue
+        ends = range(end - 3000, end + 1, step)
+        cpu, shares = ([(one[at] - one[at - 300]) / 300 for at in ends] for one in (used, throttled))
+        past = minutes(cpu, start=T0 + ends[0] - step, step=step, signals={Signal.THROTTLED: shares})
+        asked_at, cores = given[-1]
+        answer = asked(past, size(cores), step=step, resized_at=asked_at and T0 + asked_at, rates_s=300).cpu
+        if answer is not None and answer > cores * 1.01:
+            given.append((second, answer))
+    return [(at - 3600, cores) for at, cores in given[1:]]
+
+
+@pytest.mark.parametrize("step", [60, 15])
+@pytest.mark.parametrize("burst_s", [30, 60, 100])
+def test_one_burst_raises_once_though_rates_show_it_for_minutes(step: int, burst_s: int) -> None:
+    """For the whole of their window, and as high: they fall only when the burst leaves it."""
+    raises = _under_rates([*[1.3] * burst_s, *[0.6] * 600], step)
+    assert [cores for _, cores in raises] == [pytest.approx(1.5)]
+
+
+@pytest.mark.parametrize("step", [60, 15])
+def test_what_stays_throttled_after_a_raise_is_raised_again(step: int) -> None:
+    """As soon as rates rise by more than what was before it; where they do not, once their window has passed."""
+    steady = _under_rates([8.0] * 900, step)
+    assert steady[-1][1] >= 8.0
+    assert all(b - a <= 180 for (a, _), (b, _) in pairwise(steady))
+    hitches = [*[8.0] * 12, *[0.2] * 48] * 20
+    twice = _under_rates(hitches, step)[:2]
+    assert 300 <= twice[1][0] - twice[0][0] <= 420
+
+
+@pytest.mark.parametrize(
+    ("share", "cores"), [([0.2] * 5, 1.5), ([NAN, 0.2, 0.2, 0.5], 1.5), ([0.2] * 6, 1.5), ([0.2] * 7, 2.25)]
+)
+def test_a_share_counts_again_when_its_window_begins_after_the_resize(share: list[float], cores: float) -> None:
+    shares = [*[0.0] * (60 - len(share)), *share]
+    past = minutes([1.0] * 60, signals={Signal.THROTTLED: shares})
+    resized_at = int(past.end_at[-len(share)])
+    assert asked(past, size(1.5), resized_at=resized_at, rates_s=300).cpu == pytest.approx(cores)
+
+
+def test_pressure_that_rates_still_show_after_a_resize_does_not_count() -> None:
+    past = minutes([0.9] * 60, signals={Signal.CPU_PRESSURE: [0.0] * 56 + [0.5] * 4})
+    assert asked(past, size(1.0), resized_at=int(past.end_at[-3]), rates_s=300).cpu == 1.0
+    assert asked(past, size(1.0), rates_s=300).cpu == pytest.approx(1.5)
 
 
 def test_a_hitch_among_the_samples_of_a_minute_is_no_lack_of_cpu() -> None:
