@@ -35,6 +35,7 @@ _LATELY_S = 60  # samples may be closer than that, and each of them throttled by
 _NOT_FALLING = 0.9  # of a share of throttled periods one sample ago
 _LANDS_S = 10  # after it was asked for a size is in force, as a rule: a second or two, and more on busy nodes
 _MOST_USED = 0.8  # of a size, from which on waiting is a matter of the size
+_MOST_LONGER = 1000.0  # than before a frame takes; a query may answer anything
 _FRAMES = 12  # samples before the newest, whose frames are what frames take otherwise
 _CROWDS = 16  # from 16,384 users on all are alike
 
@@ -288,4 +289,4 @@ def _longer(recent: Samples, throttled: float) -> float:
     before = frames[-1 - _FRAMES : -1]
     calm = before[(before > 0) & ~(recent.signal(_THROTTLED)[-1 - _FRAMES : -1] > throttled)]
     newest = frames[-1].item()
-    return newest / float(calm.max()) if len(calm) and math.isfinite(newest) else 0.0
+    return min(newest / float(calm.max()), _MOST_LONGER) if len(calm) and math.isfinite(newest) else 0.0

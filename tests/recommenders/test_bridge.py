@@ -223,6 +223,9 @@ def test_how_much_longer_frames_take_says_how_much_more_is_wanted() -> None:
     assert steps(answer, Resource.CPU)["reached"].because == (
         "throttled, and frames take 3.0 times as long as before: more may be wanted than is seen, +200%"
     )
+    endless = {**signals, "frameTime": [0.02] * 59 + [1e37]}
+    because = steps(asked(minutes([0.5] * 60, signals=endless), size(0.6)), Resource.CPU)["reached"].because
+    assert "frames take 1000.0 times as long" in because
     stalled = {**signals, Signal.THROTTLED: [0.0] * 60}
     assert asked(minutes([0.5] * 60, signals=stalled), size(0.6)).cpu == 0.6
 
