@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from autoscaler.backtest.demand import Demand, Replayed, Values
 from autoscaler.backtest.pressure import Backlog, Restarts
 from autoscaler.core.recommender import Samples, Signal
+from autoscaler.recommenders.bridge_cpu import FRAME_TIME, SESSIONS
 from autoscaler.traces.trace import Column
-
-SESSIONS, FRAME_TIME = "sessions", "frameTime"
-"""The names by which a recommender may ask for a trace's users, and for its frame time in seconds."""
-
-MEMORY_LIMIT = "memoryLimit"
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -25,7 +21,7 @@ _BESIDE: tuple[tuple[str, Column, _Reduce, float], ...] = (
     (Signal.GPU_MEMORY, Column.GPU_MEMORY, np.fmax.reduce, 1.0),
     (Signal.GPU_UTILISATION, Column.GPU_UTILISATION, np.mean, 1.0),
     (SESSIONS, Column.SESSIONS, np.fmax.reduce, 1.0),
-    (FRAME_TIME, Column.FRAME_TIME, np.fmax.reduce, 0.001),
+    (FRAME_TIME, Column.FRAME_TIME, np.fmax.reduce, 0.001),  # a trace has milliseconds
 )
 
 
@@ -70,7 +66,7 @@ class Observations:
         wanted = frozenset(signals)
         self._signals = {name: self._beside(column, how, unit) for name, column, how, unit in _BESIDE if name in wanted}
         self._throttled = self._own(Signal.THROTTLED, wanted, demand.replayed is Replayed.CPU and not soft)
-        self._given = self._own(MEMORY_LIMIT, wanted, demand.replayed is not Replayed.CPU)
+        self._given = self._own(Signal.MEMORY_LIMIT, wanted, demand.replayed is not Replayed.CPU)
         self._peak = self._own(Signal.MEMORY_PEAK, wanted, demand.replayed is not Replayed.CPU)
         self._frame_time = self._signals.get(FRAME_TIME) if demand.replayed is Replayed.CPU and not soft else None
         self._highest = 0.0  # memory since the container started

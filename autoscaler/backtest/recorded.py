@@ -8,10 +8,10 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.backtest.observing import FRAME_TIME, SESSIONS
 from autoscaler.core.history import History
 from autoscaler.core.policy import Policy
 from autoscaler.core.recommender import Abstain, Grid, Recommender, Samples, Signal, Situation
+from autoscaler.recommenders.bridge_cpu import FRAME_TIME, SESSIONS
 from autoscaler.recommenders.kills import KillParameters, raised
 from autoscaler.traces.trace import Column, Event, EventKind, Trace
 
