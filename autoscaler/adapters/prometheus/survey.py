@@ -38,6 +38,7 @@ VALID_S = 600.0
 """For how long what was found is believed."""
 
 _SOON_S = 10.0  # the same, while there are no series, or none has the samples to tell how often it is scraped
+_GAPS = 6  # between samples: from fewer of a young series nothing is believed for long, the first may be far apart
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
@@ -316,6 +317,7 @@ class Survey:
             gaps = gaps[(gaps > 0) & (gaps <= _LOOK_BACK_S)]
             if len(gaps):
                 self._scraped_every(max(1, round(float(np.median(gaps)))))
+            return VALID_S if len(gaps) >= _GAPS or gaps.sum() >= _LOOK_BACK_S / 2 else _SOON_S
         return VALID_S if self.interval_known else _SOON_S
 
     def _scraped_every(self, seconds: int) -> None:

@@ -28,7 +28,7 @@ class Endpoint:
     def __init__(self, *series: Series) -> None:
         self.series = list(series)
         self.asked: list[str] = []
-        self.scraped_at = [0.0, 15.0]
+        self.scraped_at = [15.0 * sample for sample in range(7)]
         self.answers: dict[str, list[Series]] = {}
         self.fails: Callable[[str], bool] = lambda query: False
 
@@ -176,12 +176,24 @@ async def test_how_often_it_is_scraped_is_asked_for_again_until_it_is_known() ->
     endpoint.scraped_at = [0.0]
     await survey.renew(endpoint, {SIM}, 0)
     assert not survey.interval_known
-    endpoint.scraped_at = [0.0, 1.0]
+    endpoint.scraped_at = [0.0, 20.0]  # of a busy machine
     await survey.renew(endpoint, {SIM}, 10)
-    assert survey.scrape_interval_s == 1
-    asked = len(endpoint.asked)
+    assert survey.scrape_interval_s == 20
+    endpoint.scraped_at += [20.0 + 5 * more for more in range(1, 6)]
     await survey.renew(endpoint, {SIM}, 20)
+    assert survey.scrape_interval_s == 5
+    asked = len(endpoint.asked)
+    await survey.renew(endpoint, {SIM}, 30)
     assert len(endpoint.asked) == asked
+
+
+async def test_two_samples_that_are_minutes_apart_tell_how_often_it_is_scraped() -> None:
+    endpoint, survey = Endpoint(sim()), Survey(ANY)
+    endpoint.scraped_at = [0.0, 300.0]
+    await survey.renew(endpoint, {SIM}, 0)
+    asked = len(endpoint.asked)
+    await survey.renew(endpoint, {SIM}, 10)
+    assert (survey.scrape_interval_s, len(endpoint.asked)) == (300, asked)
 
 
 async def test_until_pods_have_series_it_is_asked_again_and_nothing_is_known() -> None:
