@@ -14,7 +14,7 @@ from tests.e2e.cli import Controller, plan
 from tests.rig.rig import Rig, eventually
 from tests.rig.usage import Usage
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 POLICY = """\
 apiVersion: bridge-autoscaler.dev/v1alpha1
