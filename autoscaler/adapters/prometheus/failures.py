@@ -132,7 +132,8 @@ def not_prometheus(response: requests.Response, body: bytes, access: Access, sho
     elif status == 400 and b"SSL certificate" in body:  # nginx
         kind, text = "tls", _client_refused("HTTP 400", access.tls)
     elif status == 404:
-        text = "has no query API (HTTP 404): --prometheus-url has a wrong path (some servers need /prometheus)"
+        text = "has no query API (HTTP 404): --prometheus-url has a wrong path: leave it out, or give the server's"
+        text += " prefix, such as /prometheus"
     elif status in (429, 500, 502, 503, 504):
         text = f"fails with HTTP {status}: {said or shown(response.reason or '', _EXCERPT) or 'no explanation'}"
     elif html:

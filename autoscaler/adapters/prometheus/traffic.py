@@ -44,7 +44,8 @@ class Counts(NamedTuple):
     @property
     def words(self) -> str:
         """What it has cost, for a person."""
-        return f"Prometheus: {self.queries:,} queries, {self.samples:,} samples in the answers"
+        queries = "1 query" if self.queries == 1 else f"{self.queries:,} queries"
+        return f"Prometheus: {queries}, {self.samples:,} samples in the answers"
 
 
 class Traffic:
