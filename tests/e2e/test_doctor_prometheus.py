@@ -63,7 +63,7 @@ def doctor(rig: Rig, policies: Path, url: str, *arguments: str) -> tuple[int, Fi
         rig, "doctor", f"--policies={policies / 'bridges.yaml'}", "-o", "json", *arguments, prometheus_url=url
     )
     done = run(*line)
-    assert re.search(r"^Prometheus: \d+ queries, \d+ samples in the answers$", done.stderr, re.MULTILINE)
+    assert re.search(r"^Prometheus: \d+ quer(y|ies), \d+ samples in the answers$", done.stderr, re.MULTILINE)
     found: Findings = {}
     for finding in json.loads(done.stdout)["findings"]:
         found.setdefault(finding["check"], []).append(finding)
