@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -53,12 +54,9 @@ class Sizes(click.ParamType[dict[Replayed, float]]):
         if isinstance(value, dict):
             return value
         found: dict[Replayed, float] = {}
-        for item in value.split(","):
-            name, _, quantity = item.strip().partition("=")
+        for item, name, quantity in _items(self, value, param, ctx):
             if name not in list(Replayed):
                 self.fail(f"{item!r} is no size; write cpu=4,memory=8Gi,gpu_memory=20Gi, or some of them", param, ctx)
-            if name in found:
-                self.fail(f"{name} is given twice; leave one of them out", param, ctx)
             try:
                 is_cpu = name == Replayed.CPU
                 found[Replayed(name)] = parse_cpu(quantity) / 1000 if is_cpu else float(parse_memory(quantity))
@@ -77,12 +75,8 @@ class Amounts(click.ParamType[ResourceList]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
         if isinstance(value, ResourceList):
             return value
-        amounts, seen = ResourceList(), set[str]()
-        for item in value.split(","):
-            name, _, quantity = item.strip().partition("=")
-            if name in seen:
-                self.fail(f"{name} is given twice; leave one of them out", param, ctx)
-            seen.add(name)
+        amounts = ResourceList()
+        for item, name, quantity in _items(self, value, param, ctx):
             try:
                 if name == Resource.CPU:
                     amounts = replace(amounts, cpu=parse_cpu(quantity))
@@ -93,3 +87,16 @@ class Amounts(click.ParamType[ResourceList]):
             except QuantityError as error:
                 self.fail(str(error), param, ctx)
         return amounts
+
+
+def _items(
+    of: click.ParamType[Any], text: str, param: click.Parameter | None, ctx: click.Context | None
+) -> Iterator[tuple[str, str, str]]:
+    """The items of `name=quantity,…`, each whole and in its two parts. A name that comes again fails."""
+    seen = set[str]()
+    for item in text.split(","):
+        name, _, quantity = item.strip().partition("=")
+        if name in seen:
+            of.fail(f"{name} is given twice; leave one of them out", param, ctx)
+        seen.add(name)
+        yield item, name, quantity

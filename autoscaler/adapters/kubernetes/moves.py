@@ -162,9 +162,8 @@ class Moves:
 
     async def _scale(self, move: Scale) -> Outcome:
         outcome = await self._try_scale(move)
-        for _ in range(_TRIES - 1):
-            if move.kind is not ScaleKind.BACK or outcome.kind is not OutcomeKind.CONFLICT:
-                break
+        tries = _TRIES if move.kind is ScaleKind.BACK else 1
+        while outcome.kind is OutcomeKind.CONFLICT and (tries := tries - 1):
             outcome = await self._try_scale(move)
         return outcome
 
