@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from autoscaler.core.history import ContainerRef
 from autoscaler.core.model import Problem
 from autoscaler.core.policy import Policy
+from autoscaler.core.quality import SCRAPES_IN_A_WINDOW
 from autoscaler.diagnosis.cluster import NodeFacts
 from autoscaler.diagnosis.findings import Check, Finding, Status, counted, failed, listed
 
 SKEW = timedelta(seconds=30)  # from when on Prometheus' time is used instead of the API server's
-_SCRAPES_IN_A_WINDOW = 4  # a rate over fewer breaks with the first scrape that is missed
 _STALE_SCRAPES, _STALE_S = 5, 60.0
 _YOUNG_S = 120.0  # a container has not been scraped yet
 _V2_BY_DEFAULT = 36  # failCgroupV1 is true (kubelet configuration v1beta1)
@@ -67,13 +67,13 @@ def scrapes(interval_s: int | None, policies: Iterable[Policy]) -> Iterator[Find
         yield Finding(Check.SCRAPES, Status.UNKNOWN, "no series has two samples within 10 minutes", "run doctor again")
         return
     yield Finding(Check.SCRAPES, Status.OK, f"every {interval_s} s")
-    needed = _SCRAPES_IN_A_WINDOW * interval_s
+    needed = SCRAPES_IN_A_WINDOW * interval_s
     for policy in policies:
         window = policy.rate_window.total_seconds()
         if window < needed:
             # with fewer than two scrapes in it a window has no rate at all
             status = Status.ERROR if window < 2 * interval_s else Status.WARNING
-            detail = f"metrics.rateWindow {window:g}s is less than {_SCRAPES_IN_A_WINDOW} scrapes: CPU usage has gaps"
+            detail = f"metrics.rateWindow {window:g}s is less than {SCRAPES_IN_A_WINDOW} scrapes: CPU usage has gaps"
             yield Finding(Check.SCRAPES, status, detail, f"write rateWindow: {needed}s ({policy.source})", policy.name)
 
 

@@ -42,7 +42,7 @@ _GAPS = 6  # between samples: from fewer of a young series nothing is believed f
 
 _UNKNOWN_INTERVAL_S = 60
 _LOOK_BACK_S = 600  # of samples that are looked at
-_COVERED = 0.8  # of a rate's window
+_COVERED = 0.8  # of a span, by the samples of what is judged over it
 _TIMES_SELECTED = 6  # a query that compares copies or sources holds its matchers so often, at most
 _MOST_COPIES = 4  # of one series, that are counted on
 _NO_CLUSTER_YET = Gap(Reason.NO_DATA, "no series of the pods has been found yet that says of which cluster they are")
@@ -345,7 +345,7 @@ class Survey:
     @property
     def _least(self) -> int:
         """Samples that a copy has to have, to be compared."""
-        return max(2, int(0.8 * _LOOK_BACK_S / self.scrape_interval_s))
+        return max(2, int(_COVERED * _LOOK_BACK_S / self.scrape_interval_s))
 
     async def _compared(self, ask: Ask, query: Callable[[str], str], pods: AbstractSet[PodRef]) -> list[Series]:
         """What a query finds of these pods, by matchers; asked in halves where it is too much at once."""
