@@ -81,7 +81,7 @@ def line(finding: Finding, *, width: int = 80, color: bool = False) -> str:
     """One finding for people, its remedy below it, in lines of at most `width` columns."""
     word, hue = _MARKS[finding.status]
     head = f"{word:{_MARK}}{finding.check:{_HEAD - _MARK}}"
-    detail = finding.detail.removeprefix("skipped: ")
+    detail = f"because {finding.detail}" if finding.status is Status.SKIPPED else finding.detail
     text = _wrapped(f"{finding.subject}: {detail}" if finding.subject else detail, head, width)
     if finding.remedy:
         text += "\n" + _wrapped(f"→ {finding.remedy}", " " * _HEAD, width, 2)

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 @flag("--metrics-address", metavar="HOST:PORT", text="Where /metrics, /healthz, /readyz are. Default: 127.0.0.1:8080.")
 @flag(
     "--leader-elect",
-    type=bool,
     is_flag=False,
-    flag_value=True,
+    flag_value="true",
     metavar="BOOL",
     text="Act only while holding the Lease. Default: true; not with --once.",
 )

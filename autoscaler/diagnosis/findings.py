@@ -53,7 +53,7 @@ class Finding:
 
 def skipped(check: Check, reason: str) -> Finding:
     """A check that was not made, and why."""
-    return Finding(check, Status.SKIPPED, f"skipped: because {reason}")
+    return Finding(check, Status.SKIPPED, reason)
 
 
 def failed(check: Check, text: str, remedy: str = "", status: Status = Status.ERROR) -> Finding:

@@ -137,7 +137,9 @@ class Kubeconfig:
         """The context to use. Names what is missing before the library quotes whole entries, secrets included."""
         context = self.context or next(filter(None, (document.get("current-context") for document in documents)), None)
         contexts = self._named(documents, "contexts")
-        known = f"known: {', '.join(sorted(contexts)) or 'none'}"
+        if not contexts:
+            raise BadConfiguration(f"{self.source}: has no contexts; name another file by --kubeconfig")
+        known = f"known: {', '.join(sorted(contexts))}"
         if not isinstance(context, str):
             raise BadConfiguration(f"{self.source}: current-context is not set; pass --context NAME ({known})")
         if context not in contexts:

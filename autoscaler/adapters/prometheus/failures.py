@@ -34,7 +34,7 @@ def no_answer(error: Exception, tls: Tls, timeout_s: float, *, url_setting: str 
     chain = list(_chain(error))
     if any(isinstance(cause, ssl.SSLEOFError | ConnectionResetError) for cause in chain) and _over_tls(error):
         # a refusal of the client's certificate can be lost with the connection
-        text = f"ended the connection without a word; it may be that it {_client_refused('', tls)}"
+        text = f"ended the connection without a word: it may be that it {_client_refused('', tls)}"
         return MetricsError(None, "connection", text)
     for cause in chain:
         if isinstance(cause, ssl.SSLError):
@@ -52,7 +52,7 @@ def no_answer(error: Exception, tls: Tls, timeout_s: float, *, url_setting: str 
             return MetricsError(None, "broken_off", "broke off in the middle of an answer")
     spoken = next((cause for cause in chain if isinstance(cause, _NO_HTTP)), None)
     if spoken is not None and not isinstance(spoken, RemoteDisconnected | IncompleteRead):
-        text = f"does not speak HTTP/1.1 ({type(spoken).__name__}); check {url_setting}: not the port of gRPC"
+        text = f"does not speak HTTP/1.1 ({type(spoken).__name__}); check {url_setting}: it may be the port of gRPC"
         return MetricsError(None, "not_http", text)
     text = f"cannot be reached: {_word(error)}; check {url_setting}, http or https, and that it runs"
     return MetricsError(None, "connection", text)
@@ -70,14 +70,14 @@ def _tls(error: ssl.SSLError, tls: Tls, url_setting: str) -> str:
         why = error.verify_message.rstrip(".")
         if error.verify_code in _OTHER_NAME:
             server_name = "" if url_setting != URL_SETTING else "set prometheus.tls.serverName to one of its names, or "
-            return f"shows a certificate for another name ({why}): {server_name}correct {url_setting}"
+            return f"shows a certificate for another name ({why}); {server_name}correct {url_setting}"
         if error.verify_code in _OUT_OF_TIME:
-            return f"shows a certificate whose time is not now ({why}): it needs a new one, or this clock is wrong"
+            return f"shows a certificate whose time is not now ({why}); renew it, or set this machine's clock"
         if tls.ca_file is None:
-            return f"shows a certificate of an authority that is not known ({why}): name it in {tls.ca_setting}"
+            return f"shows a certificate of an authority that is not known ({why}); name it in {tls.ca_setting}"
         return f"shows a certificate that {tls.ca_setting} ({tls.ca_file}) does not vouch for ({why})"
     if any(word in reason for word in _PLAIN):
-        return f"does not speak TLS ({reason}): write http:// in {url_setting}"
+        return f"does not speak TLS ({reason}); write http:// in {url_setting}"
     if "alert" in reason and any(word in reason for word in _OF_CLIENTS):
         return _client_refused(reason, tls)
     return f"and this side find no way to speak TLS: {reason or error}; check {url_setting} and prometheus.tls"
@@ -86,8 +86,8 @@ def _tls(error: ssl.SSLError, tls: Tls, url_setting: str) -> str:
 def _client_refused(reason: str, tls: Tls) -> str:
     why = f" ({reason})" if reason else ""
     if tls.cert_file is None:
-        return f"wants a client certificate{why}: set prometheus.tls.certFile and prometheus.tls.keyFile"
-    return f"does not accept the client certificate{why}: check prometheus.tls.certFile ({tls.cert_file})"
+        return f"wants a client certificate{why}; set prometheus.tls.certFile and prometheus.tls.keyFile"
+    return f"does not accept the client certificate{why}; check prometheus.tls.certFile ({tls.cert_file})"
 
 
 _OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
@@ -124,15 +124,15 @@ def not_prometheus(response: requests.Response, body: bytes, access: Access, sho
     kind = "html" if html else "not_json" if body.strip() else "empty"
     if 300 <= status < 400:
         to = shown(_site(response.headers.get("location", "")), _EXCERPT)
-        text = f"redirects to {to} (HTTP {status}): a login page, or --prometheus-url has a wrong scheme or path"
+        text = f"redirects to {to} (HTTP {status}): a login page, or a wrong scheme or path; correct --prometheus-url"
     elif status in (401, 403):
         text = f"refuses access (HTTP {status}): {_who(status, body, access)}"
     elif status == 400 and b"HTTPS" in body:  # Go's and nginx' servers say so
-        kind, text = "tls", "speaks https (HTTP 400): write https:// in --prometheus-url"
+        kind, text = "tls", "speaks https (HTTP 400); write https:// in --prometheus-url"
     elif status == 400 and b"SSL certificate" in body:  # nginx
         kind, text = "tls", _client_refused("HTTP 400", access.tls)
     elif status == 404:
-        text = "has no query API (HTTP 404): --prometheus-url has a wrong path: leave it out, or give the server's"
+        text = "has no query API (HTTP 404); leave the path out of --prometheus-url, or give the server's"
         text += " prefix, such as /prometheus"
     elif status in (429, 500, 502, 503, 504):
         text = f"fails with HTTP {status}: {said or shown(response.reason or '', _EXCERPT) or 'no explanation'}"

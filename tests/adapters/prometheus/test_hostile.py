@@ -127,7 +127,7 @@ def test_what_is_no_http_is_named(answer: bytes) -> None:
         error = asked(server.url)
     assert error is not None
     assert error.text.startswith("does not speak HTTP/1.1 (")
-    assert error.text.endswith("; check --prometheus-url: not the port of gRPC")
+    assert error.text.endswith("; check --prometheus-url: it may be the port of gRPC")
 
 
 def test_headers_that_cannot_be_read_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,7 +46,7 @@ async def test_an_authority_of_ones_own(prometheus: PrometheusServer, ca: trustm
         error = await turned_away(Access(guard.url))
     assert (error.status, error.error_type, error.passing) == (None, "tls", False)
     assert error.text.startswith("shows a certificate of an authority that is not known (")
-    assert error.text.endswith("): name it in prometheus.tls.caFile")
+    assert error.text.endswith("); name it in prometheus.tls.caFile")
 
 
 async def test_another_authority(prometheus: PrometheusServer, trusted: Path) -> None:
@@ -69,7 +69,7 @@ async def test_an_authority_that_changes(prometheus: PrometheusServer, ca: trust
 async def test_the_name_in_the_certificate(prometheus: PrometheusServer, ca: trustme.CA, trusted: Path) -> None:
     async with guarded(prometheus.url, tls=server(ca, "prometheus.monitoring.svc")) as guard:
         error = await turned_away(Access(guard.url, tls=Tls(trusted)))
-        assert "is not valid for 'localhost'): set prometheus.tls.serverName to one of its names, or" in error.text
+        assert "is not valid for 'localhost'); set prometheus.tls.serverName to one of its names, or" in error.text
         await let_in(Access(guard.url, tls=Tls(trusted, server_name="prometheus.monitoring.svc")))
         error = await turned_away(Access(guard.url, tls=Tls(trusted, server_name="other")))
         assert "is not valid for 'other'" in error.text
@@ -87,7 +87,7 @@ async def test_a_certificate_that_has_expired(prometheus: PrometheusServer, ca: 
 async def test_https_where_plain_http_is_spoken(prometheus: PrometheusServer, trusted: Path) -> None:
     error = await turned_away(Access(prometheus.url.replace("http:", "https:"), tls=Tls(trusted)))
     assert error.text.startswith("does not speak TLS (")
-    assert error.text.endswith("): write http:// in --prometheus-url")
+    assert error.text.endswith("); write http:// in --prometheus-url")
 
 
 async def test_plain_http_where_https_is_spoken(ca: trustme.CA) -> None:
@@ -160,19 +160,19 @@ async def test_a_client_that_is_not_let_in_hears_what_to_set(
 ) -> None:
     error = await turned_away(Access(strict.url, tls=Tls(mine.ca_file)))
     # its alert may arrive, or be lost with the connection
-    assert re.search(r"wants a client certificate( \(.*alert.*\))?: set prometheus.tls.certFile and", error.text)
+    assert re.search(r"wants a client certificate( \(.*alert.*\))?; set prometheus.tls.certFile and", error.text)
     api = PrometheusApi(Access(strict.url, tls=mine))
     await asyncio.to_thread(api.server_time)
     renew(mine, trustme.CA(), "stranger")
     with pytest.raises(MetricsError) as caught:
         await asyncio.to_thread(api.server_time)
     assert "does not accept the client certificate" in caught.value.text
-    assert caught.value.text.endswith(f": check prometheus.tls.certFile ({mine.cert_file})")
+    assert caught.value.text.endswith(f"; check prometheus.tls.certFile ({mine.cert_file})")
     renew(mine, ca, "third")
     await asyncio.to_thread(api.server_time)
     api.close()
     error = await turned_away(Access(strict.url.replace("https:", "http:")))
-    assert error.text == "speaks https (HTTP 400): write https:// in --prometheus-url"
+    assert error.text == "speaks https (HTTP 400); write https:// in --prometheus-url"
 
 
 async def test_a_client_that_is_shut_out_without_a_word(
@@ -180,7 +180,7 @@ async def test_a_client_that_is_shut_out_without_a_word(
 ) -> None:
     async with guarded(prometheus.url, tls=server(ca, clients=True)) as guard:
         error = await turned_away(Access(guard.url, tls=Tls(trusted)))
-    assert error.text.endswith("wants a client certificate: set prometheus.tls.certFile and prometheus.tls.keyFile")
+    assert error.text.endswith("wants a client certificate; set prometheus.tls.certFile and prometheus.tls.keyFile")
     assert error.passing
 
 
@@ -188,7 +188,7 @@ async def test_nginx_has_words_of_its_own_for_it() -> None:
     page = "<html><head><title>400 No required SSL certificate was sent</title></head></html>"
     async with guarded("http://127.0.0.1:1", lambda _: web.Response(status=400, text=page)) as guard:
         error = await turned_away(Access(guard.url))
-    assert error.text.startswith("wants a client certificate (HTTP 400): set prometheus.tls.certFile")
+    assert error.text.startswith("wants a client certificate (HTTP 400); set prometheus.tls.certFile")
 
 
 @pytest.mark.parametrize(
@@ -235,12 +235,12 @@ async def test_the_authority_counts_for_the_token_server_too(
                 await let_in(Access(guard.url, auth, tls=Tls(trusted)))
         secret = Secret("CLIENT_SECRET", value=far.secret)
         error = await turned_away(Access("https://localhost:1", OAuth2(far.url, far.client, secret)))
-        assert error.text.endswith("): name it in prometheus.auth.oauth2.caFile")
+        assert error.text.endswith("); name it in prometheus.auth.oauth2.caFile")
         access = Access("https://localhost:1", OAuth2(far.url, far.client, secret), tls=Tls(trusted))
         assert f"that prometheus.tls.caFile ({trusted}) does not vouch for" in (await turned_away(access)).text
         by_number = far.url.replace("localhost", "127.0.0.1")
         access = Access("https://localhost:1", OAuth2(by_number, far.client, secret, ca_file=theirs))
-        assert (await turned_away(access)).text.endswith("): correct prometheus.auth.oauth2.tokenUrl")
+        assert (await turned_away(access)).text.endswith("); correct prometheus.auth.oauth2.tokenUrl")
 
 
 async def test_a_server_that_hangs_in_the_handshake(trusted: Path) -> None:
