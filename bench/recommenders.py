@@ -25,7 +25,8 @@ from autoscaler.plugins import discover
 
 _CONTAINERS, _KINDS, _ROUNDS, _BLOCK_S = 20_000, 20, 5, 300
 _T0 = 1_700_006_400
-_IN_FORCE = ResourceList(Millicores(2000), Bytes(2 << 30))
+_LIMIT = 2 << 30
+_IN_FORCE = ResourceList(Millicores(2000), Bytes(_LIMIT))
 
 
 def _past(seed: int) -> Samples:
@@ -46,6 +47,7 @@ def _measured(recommender: Recommender[Any]) -> tuple[float, float]:
     for _ in range(_ROUNDS):
         end += _BLOCK_S
         signals: dict[str, NDArray[np.float32]] = {name: np.zeros(1, np.float32) for name in Signal}
+        signals[Signal.MEMORY_LIMIT] = np.full(1, _LIMIT, np.float32)
         fresh = replace(Samples.of([end], [1.5], [1.5 * 2.0**30]), signals=signals)
         started = time.process_time()
         states = [recommender.fold(state, fresh, _BLOCK_S) for state in states]

@@ -49,7 +49,7 @@ class Buckets:
 
     def find(self, values: NDArray[np.floating]) -> NDArray[np.intp]:
         """The bucket of each value; values are numbers, no NaN."""
-        return np.maximum(self.starts.searchsorted(values, side="right") - 1, 0)
+        return self.starts[1:].searchsorted(values, side="right")
 
     def percentile(self, weights: Weights, shares: tuple[float, ...]) -> NDArray[np.intp]:
         """For each share the first bucket up to which that share of a row's weights lies; -1 in rows without weight.

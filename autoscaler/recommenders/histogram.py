@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -174,10 +175,12 @@ class Histogram(Recommender[Folded]):
     def fold(self, state: Folded, samples: Samples, block_s: int) -> Folded:
         if not len(samples):
             return state
-        gaps = np.diff(samples.end_at, prepend=state.last_at or samples.end_at[0])
-        if (gaps > EXPIRY_S).any():
-            samples = samples[int(np.flatnonzero(gaps > EXPIRY_S)[-1]) :]
-            state = self.start()
+        since = state.last_at or int(samples.end_at[0])
+        if samples.end_at[-1] - since > EXPIRY_S:
+            gaps = np.diff(samples.end_at, prepend=since)
+            if (gaps > EXPIRY_S).any():
+                samples = samples[int(np.flatnonzero(gaps > EXPIRY_S)[-1]) :]
+                state = self.start()
         return self._with_memory(self._with_cpu(state, samples, block_s), samples, block_s)
 
     def _with_cpu(self, state: Folded, samples: Samples, block_s: int) -> Folded:
@@ -204,10 +207,8 @@ class Histogram(Recommender[Folded]):
         if not len(at):
             return state
         first_at = state.memory_first_at or int(at[0])
-        number = (at - first_at) // DAY_S
         days, killed_at = state.days, state.killed_at
-        for part in _runs(number):
-            end_at = first_at + (int(number[part.start]) + 1) * DAY_S
+        for end_at, part in _days(at, first_at):
             begun = bool(days) and days[-1].end_at == end_at
             running = days[-1] if begun else Day(end_at, 0.0)
             day = running._replace(peak=max(running.peak, float(usage[part].max())))
@@ -259,7 +260,7 @@ class Histogram(Recommender[Folded]):
         """Rows of weights by bucket, each relative to its newest day."""
         counts = np.fromiter(map(len, days), np.intp, len(days))
         row = np.repeat(np.arange(len(days)), counts)
-        flat = np.array([day for past in days for day in past], np.float64).reshape(-1, 3)
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable(days)), np.float64, 3 * len(row)).reshape(-1, 3)
         newest = np.array([past[-1].end_at if past else 0 for past in days], np.float64)
         weights = np.zeros((len(days), len(BUCKETS[Resource.MEMORY])))
         bucket = BUCKETS[Resource.MEMORY].find(flat[:, 1:].max(axis=1)) if len(flat) else np.empty(0, np.intp)
@@ -267,13 +268,14 @@ class Histogram(Recommender[Folded]):
         return weights
 
 
-def _runs(number: NDArray[np.int64]) -> Iterator[slice]:
-    """The parts of equal neighbours."""
-    if len(number) == 1 or number[0] == number[-1]:
-        yield slice(0, len(number))
-        return
-    edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
-    yield from map(slice, edges[:-1], edges[1:])
+def _days(at: NDArray[np.int64], first_at: int) -> Iterator[tuple[int, slice]]:
+    """The samples of each 24 hours since the first, and when those end."""
+    begin = 0
+    while begin < len(at):
+        end_at = first_at + ((int(at[begin]) - first_at) // DAY_S + 1) * DAY_S
+        end = len(at) if at[-1] < end_at else int(at.searchsorted(end_at))
+        yield end_at, slice(begin, end)
+        begin = end
 
 
 def _with_kill(state: Folded, situation: Situation) -> tuple[Day, ...]:

@@ -119,6 +119,8 @@ class _Statistic:
         self.resource = resource
         self.params = params
         self._edges = _EDGES[resource]
+        self._inner = self._edges[:-1]  # what is beyond the last edge counts as that
+        self._of_memory = resource is Resource.MEMORY
         self._fading = Fading(params.half_life.total_seconds())
         self._window_s = int(params.window.total_seconds())
         self._share, self._is_mean = _share(params.statistic), params.statistic == "mean"
@@ -148,46 +150,46 @@ class _Statistic:
         return self._closed(past, end_at[:closed], usage[:closed], each_s) if closed else past
 
     def _closed(self, past: Past, end_at: NDArray[np.int64], usage: NDArray[np.float32], each_s: int) -> Past:
-        first = np.flatnonzero(np.diff(end_at, prepend=-1))
-        ends = end_at[first]
-        peak = np.maximum.reduceat(usage, first)
-        newest = int(ends[-1])
-        weights, reference = past.weights, past.reference
+        newest = int(end_at[-1])
+        weights, reference, peaks = past.weights, past.reference, past.peaks
         if self._weighs:
             reference = self._fading.reference(newest)
             weights = self._fading.moved(weights, past.reference, reference).copy()
-        of_memory = self.resource is Resource.MEMORY
-        at, values, each = (ends, peak, 1.0) if of_memory else (end_at, usage, each_s / 60)
         # what was said before the last hour no longer matters, so that it need not be found out
-        silent = int(ends.searchsorted(newest - HOLD_S, side="right"))
-        before = silent if of_memory else int(first[silent]) if silent < len(first) else len(at)
-        peaks = past.peaks
+        silent = int(end_at.searchsorted(newest - HOLD_S, side="right"))
         if silent:
-            self._add(weights, at[:before], values[:before], reference, each)
-            peaks = self._peaked(peaks, ends[:silent], peak[:silent])
-        said = []
-        for index in range(silent, len(ends)):
-            until = index + 1 if of_memory else int(first[index + 1]) if index + 1 < len(first) else len(at)
-            self._add(weights, at[before:until], values[before:until], reference, each)
-            before = until
-            peaks = self._peaked(peaks, ends[index : index + 1], peak[index : index + 1])
-            said.append((int(ends[index]), self._say(weights, peaks)))
+            peaks = self._add(weights, peaks, end_at[:silent], usage[:silent], reference, each_s)
+        said, begin = [], silent
+        while begin < len(end_at):
+            closed_at = int(end_at[begin])
+            end = len(end_at) if closed_at == newest else int(end_at.searchsorted(closed_at, side="right"))
+            peaks = self._add(weights, peaks, end_at[begin:end], usage[begin:end], reference, each_s)
+            said.append((closed_at, self._say(weights, peaks)))
+            begin = end
         return past._replace(
             weights=weights, reference=reference, peaks=peaks, said=pushed(past.said, said, newest - HOLD_S)
         )
 
     def _add(
-        self, weights: Weights, at: NDArray[np.int64], usage: NDArray[np.float32], reference: float, each: float
-    ) -> None:
-        """Add samples to weights that nobody else has yet."""
+        self,
+        weights: Weights,
+        peaks: Peaks,
+        end_at: NDArray[np.int64],
+        usage: NDArray[np.float32],
+        reference: float,
+        each_s: int,
+    ) -> Peaks:
+        """Add samples of whole five minutes to weights that nobody else has yet, and to the peaks."""
+        ends, peak = end_at, usage
+        if len(end_at) > 1:
+            first = np.flatnonzero(np.diff(end_at, prepend=-1))
+            ends, peak = end_at[first], np.maximum.reduceat(usage, first)
         if self._weighs:
-            bucket = np.minimum(self._edges.searchsorted(usage), len(self._edges) - 1)
-            np.add.at(weights, bucket, self._fading.weight(at, reference) * each)
-
-    def _peaked(self, peaks: Peaks, at: NDArray[np.int64], peak: NDArray[np.float32]) -> Peaks:
+            at, values, each = (ends, peak, 1.0) if self._of_memory else (end_at, usage, each_s / 60)
+            np.add.at(weights, self._inner.searchsorted(values), self._fading.weight(at, reference) * each)
         if not self._peak:
             return peaks
-        return pushed(peaks, zip(at.tolist(), peak.tolist(), strict=True), int(at[-1]) - self._window_s)
+        return pushed(peaks, zip(ends.tolist(), peak.tolist(), strict=True), int(ends[-1]) - self._window_s)
 
     def _say(self, weights: Weights, peaks: Peaks) -> float:
         said = peaks[0][1] * self._peak if peaks else 0.0
