@@ -38,10 +38,11 @@ def against(
     *,
     kills: bool = True,
     reserved_size: float | None = None,
+    frames_ms: Values | None = None,
 ) -> Counterfactual:
     """Compare limits with a size that stays, of which `reserved_size` is reserved; None: all. The first samples do not
     count, as in `score`, which says what it needs and raises."""
-    today = score(demand, np.full(len(limit), size), step_s, unscored, kills=kills)
+    today = score(demand, np.full(len(limit), size), step_s, unscored, kills=kills, frames_ms=frames_ms)
     if reserved_size is not None:
         held = score(demand, np.full(len(limit), reserved_size), step_s, unscored, kills=kills)
         today = replace(

@@ -20,11 +20,15 @@ RECOMMENDER, PARAMETERS = "--recommender", "--parameters"
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A recommender by name, with parameters as a policy has them. Plain data, so that other processes can have it."""
+    """A recommender by name, with parameters as a policy has them. Plain data, so that other processes can have it.
+
+    `flag`: by which the parameters were given.
+    """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    flag: str = PARAMETERS
 
     def recommender(self, catalog: Catalog) -> Recommender[Any]:
         """The recommender itself. Raises `Refused`."""
@@ -32,7 +36,7 @@ class Entrant:
             factory = catalog.named(self.name)
         except UnknownRecommender as error:
             raise Refused([Fault(RECOMMENDER, 0, "", str(error))]) from None
-        document = Document(PARAMETERS, dict(self.parameters), {(): (0, 0)})
+        document = Document(self.flag, dict(self.parameters), {(): (0, 0)})
         params = document.validated(factory.Parameters)
         try:
             return factory(params)
@@ -40,7 +44,7 @@ class Entrant:
             raise
         except BaseException as error:  # foreign code: it may refuse its parameters in any way it likes
             text = f"recommender {self.name} refuses them: {told(error)}"
-            raise Refused([Fault(PARAMETERS, 0, "", text)]) from None
+            raise Refused([Fault(self.flag, 0, "", text)]) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,12 @@ def policies_of(path: Path, catalog: Catalog) -> tuple[PolicyFile, ...]:
 def parse_entrant(text: str, parameters: str = "") -> Entrant:
     """`bridge`, or `percentile:cpu.target=p95,cpu.margin=15%`; `parameters`: more of them. Raises `Refused`."""
     name, colon, behind = text.partition(":")
-    given = parse_parameters(",".join(part for part in (behind, parameters) if part))
-    return Entrant(name, given, f"{name}:{parameters}" if parameters and not colon else text)
+    flag = PARAMETERS if parameters else RECOMMENDER
+    given = parse_parameters(",".join(part for part in (behind, parameters) if part), flag)
+    return Entrant(name, given, f"{name}:{parameters}" if parameters and not colon else text, flag)
 
 
-def parse_parameters(text: str) -> dict[str, Any]:
+def parse_parameters(text: str, flag: str = PARAMETERS) -> dict[str, Any]:
     """`cpu.target=p95,cpu.margin=15%` as nested keys; a value is read as in a policy. Raises `Refused`."""
     found: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -85,21 +90,21 @@ def parse_parameters(text: str) -> dict[str, Any]:
         keys = path.split(".")
         if not equals or not all(keys):
             remedy = "write key=value, like cpu.margin=15%,cpu.target=p95"
-            raise Refused([Fault(PARAMETERS, 0, "", f"{item!r} is no parameter; {remedy}")])
+            raise Refused([Fault(flag, 0, "", f"{item!r} is no parameter; {remedy}")])
         part = found
         for key in keys[:-1]:
             part = part.setdefault(key, {})
             if not isinstance(part, dict):
-                raise Refused([Fault(PARAMETERS, 0, path, "has a value, and keys below it; leave one of them out")])
+                raise Refused([Fault(flag, 0, path, "has a value, and keys below it; leave one of them out")])
         if keys[-1] in part:
-            raise Refused([Fault(PARAMETERS, 0, path, "is given twice; leave one of them out")])
-        part[keys[-1]] = _value(path, value.strip())
+            raise Refused([Fault(flag, 0, path, "is given twice; leave one of them out")])
+        part[keys[-1]] = _value(path, value.strip(), flag)
     return found
 
 
-def _value(path: str, text: str) -> Any:
+def _value(path: str, text: str, flag: str) -> Any:
     try:
-        documents = load_documents(text.encode(), PARAMETERS)
+        documents = load_documents(text.encode(), flag)
     except Refused as refused:
-        raise Refused([Fault(PARAMETERS, 0, path, fault.message) for fault in refused.faults]) from None
+        raise Refused([Fault(flag, 0, path, fault.message) for fault in refused.faults]) from None
     return documents[0].data if documents else None

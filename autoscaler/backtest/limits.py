@@ -19,6 +19,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 _CONDITION = re.compile(r"\s*(?P<figure>\w+)\s*(?P<sign><=|>=|<|>)\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%?\s*")
 FIGURES = tuple(one.name for one in fields(Scores))
 _KILLS = frozenset({"oom_per_day", "oom_episodes", "oom_kills"})
+_LACK = frozenset({"late_frames_percent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,18 @@ class Condition:
     number: float
 
     def holds(self, mean: Scores) -> bool:
-        return _OPERATORS[self.sign](getattr(mean, self.figure), self.number)
+        """Not where the figure is not known."""
+        value = self.value(mean)
+        return value is not None and _OPERATORS[self.sign](value, self.number)
+
+    def value(self, mean: Scores) -> float | None:
+        """The figure, None if it is not known."""
+        found: float | None = getattr(mean, self.figure)
+        return found
 
     def is_of(self, replayed: Replayed) -> bool:
-        """Whether the figure says anything of that resource: nobody is killed for CPU."""
-        return replayed is not Replayed.CPU or self.figure not in _KILLS
+        """Whether the figure says anything of that resource: nobody is killed for CPU, or late for memory."""
+        return self.figure not in (_KILLS if replayed is Replayed.CPU else _LACK)
 
     def __str__(self) -> str:
         return f"{self.figure} {self.sign} {self.number:g}"

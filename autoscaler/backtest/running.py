@@ -20,7 +20,7 @@ from autoscaler.core.policy import Policy
 from autoscaler.core.reasons import Reason
 from autoscaler.core.recommender import Recommender
 from autoscaler.recommenders.parameters import format_duration
-from autoscaler.traces.trace import Trace
+from autoscaler.traces.trace import Column, Trace
 
 OBSERVED_S = 3600
 """What passes at the start of a trace before anything is decided, if that much is not scored."""
@@ -147,7 +147,9 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
     scored = values[unscored:]
     known = scored[scored == scored]
     best = oracles.with_pieces(known, max(1, ORACLE_S // demand.step_s))
-    scores = score(values, limit, demand.step_s, unscored, kills=kills)
+    # a request alone makes no frame late
+    frames_ms = None if kills or terms.soft else demand.of(Column.FRAME_TIME)
+    scores = score(values, limit, demand.step_s, unscored, kills=kills, frames_ms=frames_ms)
     paced = oracles.with_changes(known, scores.resizes, demand.step_s).slack_percent(known) if terms.paced else None
     return Outcome(
         demand.name,
@@ -161,6 +163,7 @@ def judged(demand: Demand, replayed: Replay, terms: Terms) -> Outcome:
             unscored,
             kills=kills,
             reserved_size=terms.requested,
+            frames_ms=frames_ms,
         ),
         demand,
         replayed,

@@ -18,6 +18,7 @@ _DAY_S = 86400.0
 _ROUNDING = 1e-9  # of a limit: less is no lack of CPU
 _CHANGE = 1e-6  # of a limit: less is no resize
 _RESTART_S = 60.0  # a container is killed once in this time at most
+_LATE_MS = 1000 / 30  # a frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Scores:
     above the limit. `unmet_percent`: of the demand, the part above the limit. `oom_episodes`: unbroken stretches with
     demand above the limit, the first sample included; `oom_kills`: restarts in them, one a minute at most. `resizes`:
     changes of the limit between scored samples. `days`: scored, without samples that have no demand.
+    `late_frames_percent`: of the time with frames, the share in which they take more than 33.3 ms for lack of CPU
+    alone; None where frame times are not known.
     """
 
     days: float
@@ -41,14 +44,23 @@ class Scores:
     resizes: int
     slack_hours: float
     reserved_hours: float
+    late_frames_percent: float | None = None
 
 
-def score(demand: Values, limit: Values, step_s: float, unscored: int = 0, *, kills: bool = True) -> Scores:
+def score(
+    demand: Values,
+    limit: Values,
+    step_s: float,
+    unscored: int = 0,
+    *,
+    kills: bool = True,
+    frames_ms: Values | None = None,
+) -> Scores:
     """Score `limit`, in force during each sample of `demand`; both of one length, samples of `step_s` seconds.
 
     The first `unscored` samples do not count. `kills`: whether demand above the limit ends the container, as it does
-    for memory and not for CPU. Where demand is not known (NaN) nothing is scored but a resize. Raises `ValueError` if
-    nothing is left.
+    for memory and not for CPU. `frames_ms`: what a frame takes with all the CPU that is wanted. Where demand is not
+    known (NaN) nothing is scored but a resize. Raises `ValueError` if nothing is left.
     """
     demand, limit = demand[unscored:], limit[unscored:]
     resizes = int(changed(limit).sum())
@@ -73,6 +85,7 @@ def score(demand: Values, limit: Values, step_s: float, unscored: int = 0, *, ki
         resizes=resizes,
         slack_hours=float((given - used).sum()) * hours,
         reserved_hours=float(given.sum()) * hours,
+        late_frames_percent=None if frames_ms is None else _late(frames_ms[unscored:][known], wanted, given),
     )
 
 
@@ -84,6 +97,16 @@ def changed(limit: Values) -> NDArray[np.bool_]:
 def lacking(demand: Values, limit: Values, *, kills: bool) -> NDArray[np.bool_]:
     """Where demand is above the limit, so that it `kills`, or throttles; not where it is not known."""
     return np.asarray(demand > (limit if kills else limit * (1 + _ROUNDING)))
+
+
+def _late(frames_ms: Values, wanted: Values, given: Values) -> float | None:
+    """A frame takes as much longer as more CPU is wanted than given. One that is late anyway is nobody's fault."""
+    drawn = np.isfinite(frames_ms)
+    if not drawn.any():
+        return None
+    at_best = frames_ms[drawn]
+    late = (at_best <= _LATE_MS) & (at_best * np.fmax(1, wanted[drawn] / given[drawn]) > _LATE_MS)
+    return _percent(int(late.sum()), len(late))
 
 
 def _percent(part: float, whole: float) -> float:
@@ -102,13 +125,15 @@ def _kills(over: NDArray[np.intp], step_s: float) -> int:
 
 
 def mean(scores: list[Scores]) -> Scores:
-    """The macro mean: every trace counts once, however long it is. Counts are sums. Raises `ValueError` for none."""
+    """The macro mean: every trace of which a figure is known counts once, however long it is. Counts are sums. Raises
+    `ValueError` for none."""
     if not scores:
         raise ValueError("there is nothing to take the mean of")
     made: dict[str, Any] = {}
     for one in fields(Scores):
-        whole = sum(getattr(each, one.name) for each in scores)
-        made[one.name] = whole if one.type == "int" else whole / len(scores)
+        known = [value for each in scores if (value := getattr(each, one.name)) is not None]
+        whole = sum(known)
+        made[one.name] = whole if one.type == "int" else whole / len(known) if known else None
     return Scores(**made)
 
 

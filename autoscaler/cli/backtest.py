@@ -17,7 +17,7 @@ from autoscaler.backtest.farm import Task
 from autoscaler.backtest.limits import Condition
 from autoscaler.backtest.modelled import Room
 from autoscaler.backtest.running import Terms
-from autoscaler.cli.flagtypes import Amounts, ConditionType, Duration, Sizes
+from autoscaler.cli.flagtypes import Amounts, ConditionType, Duration, NewFile, Sizes
 from autoscaler.cli.options import common, given
 from autoscaler.cli.output import terminal
 from autoscaler.cli.rendering.backtest import Result, as_data, as_table
@@ -131,7 +131,7 @@ _AMOUNTS = "cpu=16,memory=64Gi"
 @click.option(
     "--html",
     "page",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NewFile(),
     metavar="FILE",
     help="Where to write a page with plots too: usage and limit over time, and who reserves least for how little harm.",
 )
@@ -234,6 +234,9 @@ def _check(traces: tuple[Path, ...], last: timedelta | None, flags: dict[str, An
 
 
 def _check_entrants(recommenders: tuple[str, ...], parameters: str) -> None:
+    for one in recommenders:
+        if recommenders.count(one) > 1:
+            raise click.BadParameter(f"{one} is given twice; leave one of them out", param_hint="'--recommender'")
     if parameters and len(recommenders) != 1:
         several = "write them behind each name, like percentile:cpu.margin=20%"
         remedy = several if recommenders else "say of which recommender, like --recommender bridge"
@@ -246,7 +249,7 @@ def _check_resource(replayed: Replayed, today: dict[Replayed, float], conditions
     for one in conditions:
         if not one.is_of(replayed):
             raise click.BadParameter(
-                f"{one.figure} is always 0 for {replayed}, so it would never fail", param_hint="'--fail-if'"
+                f"{one.figure} says nothing of {replayed}, so it would never fail", param_hint="'--fail-if'"
             )
 
 
@@ -297,10 +300,14 @@ def _verdict(results: list[Result], conditions: tuple[Condition, ...]) -> int:
     for result in results:
         mean = result.mean
         for condition in conditions:
-            if condition.holds(mean):
-                value = getattr(mean, condition.figure)
+            value = condition.value(mean)
+            if value is None:
+                remedy = "it takes a trace with frame_time_ms, and --limit hard"
+                click.echo(f"failed: {result.label}: {condition.figure} is not known; {remedy}", err=True)
+            elif condition.holds(mean):
                 click.echo(
                     f"failed: {result.label}: {condition.figure} is {value:.4g}; --fail-if '{condition}'", err=True
                 )
+            if value is None or condition.holds(mean):
                 status = FAILED
     return status

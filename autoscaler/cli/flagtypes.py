@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,6 +32,19 @@ class Duration(click.ParamType[timedelta]):
         if duration % timedelta(seconds=1):
             self.fail(f"{value} is not a whole number of seconds", param, ctx)
         return duration
+
+
+class NewFile(click.Path):
+    """A file that is written at the end of what takes long, so that its folder has to be there before."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent} for {path.name}; create it", param, ctx)
+        return path
 
 
 class ConditionType(click.ParamType[Condition]):

@@ -15,6 +15,7 @@ from autoscaler.backtest.demand import Replayed, ReplayError
 from autoscaler.backtest.entrants import Entrant
 from autoscaler.backtest.farm import Task
 from autoscaler.backtest.running import Terms, demand_for
+from autoscaler.cli.flagtypes import NewFile
 from autoscaler.cli.rendering.backtest import Result
 from autoscaler.cli.rendering.leaderboard import Board, as_markdown
 from autoscaler.cli.replaying import jobs_option, replayed
@@ -62,7 +63,7 @@ _SUFFIXES = (".csv", ".parquet")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NewFile(),
     metavar="FILE",
     help="Where to write it. Not said: stdout.",
 )

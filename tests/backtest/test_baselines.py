@@ -16,7 +16,7 @@ from autoscaler.core.recommender import Recommender
 from autoscaler.plugins import discover
 from autoscaler.traces.trace import Trace
 from tests.backtest.plain import replayed_plainly, run_plainly
-from tests.backtest.public import CPU, MEMORY, trace
+from tests.backtest.public import CPU, GENTD, MEMORY, trace
 
 _BAND = {"increase": "2%", "decrease": "10%"}
 _HOLD = {"hold": "1h"}
@@ -141,3 +141,35 @@ def test_means_of_memory(shared: Path, row: str, slack: float, episodes: float, 
     assert found.slack_percent == pytest.approx(slack, abs=0.5)
     assert found.oom_per_day == pytest.approx(episodes, abs=0.1)
     assert found.resizes_per_day == pytest.approx(resizes, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replayed", "names", "slack", "most_slack", "harm", "most_harm", "resizes"),
+    [
+        (Replayed.CPU, CPU, 36.9, 38, 0.69, 1.0, 21.5),
+        (Replayed.MEMORY, MEMORY, 42.5, 43, 0.28, 0.4, 9.8),
+        (Replayed.GPU_MEMORY, GENTD, 38.5, 39, 0.70, 1.0, 15.6),
+    ],
+)
+def test_bridge_is_as_good_as_documented_and_as_was_aimed_at(
+    shared: Path,
+    replayed: Replayed,
+    names: tuple[str, ...],
+    slack: float,
+    most_slack: float,
+    harm: float,
+    most_harm: float,
+    resizes: float,
+) -> None:
+    """docs/adr/0014-lowered-when-it-pays.md"""
+    factory = discover().usable["bridge"]
+    own = factory(factory.Parameters())
+    found = mean([run_plainly(trace(name, shared), own, Terms(replayed)).scores for name in names])
+    done = found.throttled_percent if replayed is Replayed.CPU else found.oom_per_day
+    assert found.slack_percent == pytest.approx(slack, abs=0.2)
+    assert done == pytest.approx(harm, abs=0.03)
+    assert found.resizes_per_day == pytest.approx(resizes, abs=0.3)
+    assert found.slack_percent <= most_slack
+    assert done <= most_harm
+    assert found.resizes_per_day <= 24

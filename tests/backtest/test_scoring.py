@@ -40,6 +40,25 @@ def test_cpu_kills_nobody() -> None:
     assert (found.throttled_percent, found.unmet_percent) == (100, 50)
 
 
+def test_frames_that_are_late_for_lack_of_cpu_alone() -> None:
+    nan = float("nan")
+    demand = np.array([9.0, 2.0, 2.0, 2.0, 1.0, 2.0, nan, 3.0])
+    limit = np.array([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0])
+    #          unscored, in time, late (40 ms), in time (32 ms), late anyway, no frame, no demand, in time
+    frames = np.array([20.0, 30.0, 20.0, 16.0, 40.0, nan, 20.0, 33.0])
+    found = score(demand, limit, 1, unscored=1, kills=False, frames_ms=frames)
+    assert found.late_frames_percent == pytest.approx(100 * 1 / 5)
+    assert score(demand, limit, 1, kills=False).late_frames_percent is None
+    assert score(demand, limit, 1, kills=False, frames_ms=np.full(8, nan)).late_frames_percent is None
+
+
+def test_what_is_known_of_some_traces_is_the_mean_of_those() -> None:
+    one = score(np.ones(10), np.full(10, 2.0), 60)
+    known = [replace(one, late_frames_percent=2.0), replace(one, late_frames_percent=4.0)]
+    assert mean([one, *known]).late_frames_percent == pytest.approx(3)
+    assert mean([one]).late_frames_percent is None
+
+
 def test_a_container_is_killed_once_a_minute_at_most() -> None:
     over = np.zeros(300)
     over[[10, 11, 40, 69, 70, 200]] = 2

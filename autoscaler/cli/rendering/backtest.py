@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from textwrap import fill
@@ -10,9 +11,11 @@ from typing import Any
 from autoscaler.backtest.demand import Replayed
 from autoscaler.backtest.running import Outcome, Terms
 from autoscaler.backtest.scoring import Scores, mean
+from autoscaler.core.reasons import Reason
 from autoscaler.core.units import Bytes, format_memory
 
 _GIB = float(1 << 30)
+_OFTEN = 0.05  # of the turns, from which on it is said what held a size
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +116,21 @@ _CPU = ("slack", "throttled", "unmet", "resizes/d", "reserved", "oracle")
 _MEMORY = ("slack", "OOM/d", "OOMs", "kills", "resizes/d", "reserved", "oracle")
 
 
-def _heads(terms: Terms) -> tuple[str, ...]:
-    heads = _CPU if terms.replayed is Replayed.CPU else _MEMORY
-    return (*heads, "as often") if terms.paced else heads
+def _heads(result: Result) -> tuple[str, ...]:
+    heads = _CPU if result.terms.replayed is Replayed.CPU else _MEMORY
+    if result.mean.late_frames_percent is not None:
+        heads = (*heads[:3], "late", *heads[3:])
+    return (*heads, "as often") if result.terms.paced else heads
 
 
 def _of_all(result: Result) -> list[str]:
     best = _mean([one.oracle_slack_percent for one in result.outcomes])
-    return _cells(result.mean, best, _paced(result), memory=result.terms.replayed is not Replayed.CPU)
+    return _cells(result.mean, best, _paced(result), result)
 
 
 def _section(result: Result, width: int) -> str:
-    terms = result.terms
-    memory = terms.replayed is not Replayed.CPU
     rows = [
-        [one.trace, *_cells(one.scores, one.oracle_slack_percent, one.paced_slack_percent, memory=memory)]
+        [one.trace, *_cells(one.scores, one.oracle_slack_percent, one.paced_slack_percent, result)]
         for one in result.outcomes
     ]
     if len(rows) > 1:
@@ -136,8 +139,8 @@ def _section(result: Result, width: int) -> str:
         [
             *_title(result),
             "",
-            *_aligned(["trace", *_heads(terms)], rows, width),
-            fill(_saved(result), width),
+            *_aligned(["trace", *_heads(result)], rows, width),
+            *(fill(words, width) for words in (_saved(result), _held_back(result)) if words),
         ]
     )
 
@@ -157,7 +160,8 @@ def in_words(terms: Terms) -> str:
     return f"{what}, a decision every {every}, the first {warmup} not scored"
 
 
-def _cells(scores: Scores, oracle: float, paced: float | None, *, memory: bool) -> list[str]:
+def _cells(scores: Scores, oracle: float, paced: float | None, of: Result) -> list[str]:
+    memory = of.terms.replayed is not Replayed.CPU
     unit = _GIB if memory else 1.0
     hours = scores.reserved_hours / unit
     reserved = f"{hours:,.{0 if hours >= 10 else 2}f} {'GiBh' if memory else 'core-h'}"
@@ -167,6 +171,8 @@ def _cells(scores: Scores, oracle: float, paced: float | None, *, memory: bool) 
         else [f"{scores.throttled_percent:.2f}%", f"{scores.unmet_percent:.1f}%"]
     )
     bounds = [f"{slack:.1f}%" for slack in (oracle, paced) if slack is not None]
+    if of.mean.late_frames_percent is not None:
+        first.append("–" if scores.late_frames_percent is None else f"{scores.late_frames_percent:.2f}%")
     return [f"{scores.slack_percent:.1f}%", *first, f"{scores.resizes_per_day:.1f}", reserved, *bounds]
 
 
@@ -203,10 +209,19 @@ def _saved(result: Result) -> str:
     return f"{words}, {sums['oom_avoided']} OOM episodes avoided, {sums['oom_caused']} caused."
 
 
+def _held_back(result: Result) -> str:
+    """What else than a size that fits kept sizes as they were for a good part of the time."""
+    turns = sum(one.demand.turns for one in result.outcomes)
+    held = sum((Counter(one.held) for one in result.outcomes), Counter[Reason]())
+    often = [(reason, count) for reason, count in held.most_common() if reason is not Reason.AT_TARGET]
+    words = [f"{reason} in {count / turns:.0%}" for reason, count in often if count >= _OFTEN * turns]
+    return f"Held back: {', '.join(words)} of the turns (docs/reasons.md)." if words else ""
+
+
 def _size(size: float, replayed: Replayed) -> str:
     return f"{size:g} cores" if replayed is Replayed.CPU else format_memory(Bytes(int(size)))
 
 
 def _beside(results: Sequence[Result], width: int) -> str:
     rows = [[result.label, *_of_all(result)] for result in results]
-    return "\n".join(_aligned(["mean", *_heads(results[0].terms)], rows, width))
+    return "\n".join(_aligned(["mean", *_heads(results[0])], rows, width))

@@ -68,7 +68,8 @@ def _head() -> str:
         f"Ranked by slack, the part of what is reserved that is not used, are those whose means have {bounds}. Slack"
         " alone would reward starving. Means are macro means: every trace counts once; behind each, in brackets, is the"
         " worst trace. `front`: no other one has less slack and no more throttled time, or OOM episodes. `gap`: of what"
-        " an oracle saves over `histogram`, the share that is saved, as the median over traces. The oracle knows the"
+        " an oracle saves over `histogram`, the share that is saved, as the median over traces. `late frames`: of the"
+        " seconds with frames, those in which they take more than 33.3 ms for lack of CPU alone. The oracle knows the"
         " future and changes once an hour at most; who changes more often can have less slack."
     )
     return "\n\n".join(["# Leaderboard", fill(how, 120), fill(rule, 120)])
@@ -107,7 +108,7 @@ def _board(board: Board) -> str:
         rows.append([head, f"`{name}`", *_cells(results[name], vpa), "yes" if name in best else ""])
     first = board.results[0].outcomes
     oracle = fmean(one.oracle_slack_percent for one in first)
-    columns = _heads(terms.replayed)
+    columns = _heads(board)
     rows.append(["", "oracle", f"{oracle:.1f}", *[""] * (len(columns) - 3)])
     scored = f"the first {terms.warmup_s // 3600} h not scored" if terms.warmup_s else "scored from the start"
     return "\n".join(
@@ -121,8 +122,11 @@ def _board(board: Board) -> str:
     )
 
 
-def _heads(replayed: Replayed) -> list[str]:
-    harms = ["throttled, %", "unmet, %"] if replayed is Replayed.CPU else ["OOM a day", "OOM kills", "gap"]
+def _heads(board: Board) -> list[str]:
+    is_cpu = board.terms.replayed is Replayed.CPU
+    harms = ["throttled, %", "unmet, %"] if is_cpu else ["OOM a day", "OOM kills", "gap"]
+    if board.results[0].mean.late_frames_percent is not None:
+        harms.append("late frames, %")
     return ["rank", "recommender", "slack, %", *harms, "changes a day", "front"]
 
 
@@ -141,6 +145,8 @@ def _cells(result: Result, vpa: Result | None) -> list[str]:
         cells.append(_with_worst(mean.unmet_percent, result, lambda one: one.unmet_percent, 1))
     else:
         cells += [f"{mean.oom_kills}", _gap(result, vpa)]
+    if mean.late_frames_percent is not None:
+        cells.append(_with_worst(mean.late_frames_percent, result, lambda one: one.late_frames_percent or 0.0, 2))
     return [*cells, _with_worst(mean.resizes_per_day, result, lambda one: one.resizes_per_day, 1)]
 
 

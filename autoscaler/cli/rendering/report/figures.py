@@ -47,14 +47,20 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Row]) -> Html:
 
 def score_heads(replayed: Replayed) -> tuple[str, ...]:
     """What `score_cells` are."""
-    harm = ("throttled", "unmet") if replayed is Replayed.CPU else ("OOM a day", "OOM episodes", "OOM kills")
-    return "slack", *harm, "resizes a day", "core-hours" if replayed is Replayed.CPU else "GiB-hours"
+    is_cpu = replayed is Replayed.CPU
+    harm = ("throttled", "unmet", "late frames") if is_cpu else ("OOM a day", "OOM episodes", "OOM kills")
+    return "slack", *harm, "resizes a day", "core-hours" if is_cpu else "GiB-hours"
 
 
 def score_cells(scores: Scores, replayed: Replayed) -> list[str]:
     """Scores as they are written, without the name of whose they are."""
     if replayed is Replayed.CPU:
-        harm = [f"{scores.throttled_percent:.2f}%", f"{scores.unmet_percent:.1f}%"]
+        late = scores.late_frames_percent
+        harm = [
+            f"{scores.throttled_percent:.2f}%",
+            f"{scores.unmet_percent:.1f}%",
+            "–" if late is None else f"{late:.2f}%",
+        ]
     else:
         harm = [f"{scores.oom_per_day:.2f}", f"{scores.oom_episodes}", f"{scores.oom_kills}"]
     reserved = scores.reserved_hours / (1.0 if replayed is Replayed.CPU else _GIB)
