@@ -19,6 +19,7 @@ settings.load_profile("repeatable")
 _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the rig, so that `make check` can leave it out, and of many processes one takes all of it; and
     put what looks back on all others last."""
