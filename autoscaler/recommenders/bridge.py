@@ -1,10 +1,10 @@
 """`bridge`, the default: sizes pods whose need changes within minutes, as in-place resizing allows.
 
-Three ideas, each of which can be read from the explanation of every answer. CPU that is used up says nothing of how
-much is wanted, so the size grows until it is no longer reached (`bridge_cpu`). Memory gets as much room as it has been
-seen to need at once (`bridge_memory`). And a size is raised at once, but lowered only when holding it has cost as much
-as a change is worth (`lowering`). All is derived from samples and from what is in force: after a restart of the
-controller the answers are the same.
+Four ideas, each of which can be read from the explanation of every answer. CPU that is used up says nothing of how
+much is wanted, so the size grows until it is no longer reached (`bridge_cpu`). What was used at the same time on most
+days is expected (`week`). Memory gets as much room as it has been seen to need at once (`bridge_memory`). And a size
+is raised at once, but lowered only when holding it has cost as much as a change is worth (`lowering`). All is derived
+from samples and from what is in force: after a restart of the controller the answers are the same.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from autoscaler.recommenders.kills import killed_with
 from autoscaler.recommenders.lowering import REMEMBERED, excess
 from autoscaler.recommenders.parameters import format_duration
 from autoscaler.recommenders.usage import SCALE, amount, span
+from autoscaler.recommenders.week import DAYS, MOST_DAYS
 
 _MORE = 0.03  # than a size has to be known to be needed before it is raised without being used up
 _FULL = 0.9  # of a memory size, from which on waiting for memory is a matter of the size
@@ -74,7 +75,7 @@ class Bridge(Recommender[Folded]):
     @property
     def fold_key(self) -> Hashable:
         cpu, memory = self.params.cpu, self.params.memory
-        of_cpu = (cpu.window, cpu.margin, cpu.throttled, cpu.sessions_half_life)
+        of_cpu = (cpu.window, cpu.margin, cpu.throttled, cpu.sessions_half_life, cpu.usual)
         reads = (memory.window, memory.margin, memory.rises, memory.rise_within)
         fades = (memory.rise_half_life, memory.beyond, memory.highest_half_life)
         return (self.name, *of_cpu, *reads, *fades, memory.newcomer, memory.newcomer_half_life)
@@ -111,15 +112,20 @@ class Bridge(Recommender[Folded]):
         if past.block < 0:
             return None, [Step(_CPU, "usage", None, None, "no sample yet")]
         level, taken = self._cpu.level(past), self._cpu.taken(past)
-        need = self._cpu.need(level, NONE_TAKEN)
+        need = self._cpu.need(level, NONE_TAKEN, 0.0)
         asked = amount(_CPU, level)
         trail = [Step(_CPU, "usage", None, asked, self._level_because)]
         trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))
-        if known_to_take := taken.cores > need:
+        expected = False
+        if taken.cores > need:
             ago = f"{span(taken.blocks_ago * BLOCK_S)} ago, fading"
             because = f"{crowd_name(taken.crowd)} users took up to so much {ago}"
             trail.append(Step(_CPU, "sessions", amount(_CPU, need), amount(_CPU, taken.cores), because))
-            need = taken.cores
+            need, expected = taken.cores, True
+        if (usual := self._cpu.usual(past)) > need:
+            because = f"used at this time of day on {MOST_DAYS} of the last {DAYS} days"
+            trail.append(Step(_CPU, "usual", amount(_CPU, need), amount(_CPU, usual), because))
+            need, expected = usual, True
         size, limit = _in_force(situation, _CPU)
         if size is None:
             return _most(_CPU, need, trail)
@@ -135,7 +141,7 @@ class Bridge(Recommender[Folded]):
                 return _most(_CPU, grown, trail)
             trail.append(_kept(_CPU, grown, size, f"{reached.because}, but most of it is not used"))
             return size, trail
-        if known_to_take and need > size * (1 + _MORE):
+        if expected and need > size * (1 + _MORE):
             return _most(_CPU, need, trail)
         if need > size:
             trail.append(_kept(_CPU, need, size, "the size has not been used up"))

@@ -20,6 +20,7 @@ from autoscaler.recommenders.blocks import BLOCK_S, Fading, Peaks, count_of, gre
 from autoscaler.recommenders.bridge_parameters import CpuParameters
 from autoscaler.recommenders.lowering import REMEMBERED
 from autoscaler.recommenders.usage import MOST, known
+from autoscaler.recommenders.week import Week
 
 SESSIONS, FRAME_TIME = "sessions", "frameTime"
 """A policy's own signals that are read where it defines them: how many users there are, and how long a frame takes."""
@@ -56,7 +57,8 @@ class CpuPast(NamedTuple):
 
     `block`: the running one; `peak`: the highest in it; `throttled`: whether it was; `before`: of complete blocks, as
     many as matter; `needs`: at the ends of complete blocks since it was last throttled. `took`: the most that each
-    crowd took, by its number; `crowd`: the newest that is known, `crowd_block`: when.
+    crowd took, by its number; `crowd`: the newest that is known, `crowd_block`: when. `week`: empty where it does not
+    count.
     """
 
     block: int = -1
@@ -67,6 +69,7 @@ class CpuPast(NamedTuple):
     took: tuple[Fading, ...] = ()
     crowd: int = -1
     crowd_block: int = -1
+    week: Week = Week()
 
 
 NO_CPU = CpuPast()
@@ -153,23 +156,27 @@ class CpuNeeds:
         elif past.block >= 0:
             before = (*before, (past.block, past.peak))[-self._window :]
             if not past.throttled:
-                needs = (*needs, self.need(self.level(past), self.taken(past)))[-REMEMBERED:]
+                needs = (*needs, self.need(self.level(past), self.taken(past), self.usual(past)))[-REMEMBERED:]
         if throttled:
             needs = ()
         if fresh_took:
             took = self._took(took, block, fresh_took)
+        week = past.week.seen(((block, fresh.peak),)) if self._params.usual else past.week
         if crowd < 0:
-            return CpuPast(block, peak, throttled, before, needs, took, past.crowd, past.crowd_block)
-        return CpuPast(block, peak, throttled, before, needs, took, crowd, block)
+            return CpuPast(block, peak, throttled, before, needs, took, past.crowd, past.crowd_block, week)
+        return CpuPast(block, peak, throttled, before, needs, took, crowd, block, week)
 
     def all_seen(self, past: CpuPast, fresh: Sequence[Block]) -> CpuPast:
         """The past with many blocks, ascending in time."""
         if len(fresh) > (matter := REMEMBERED + self._window + 1):
-            took = past.took
-            for block in fresh[:-matter]:
-                if block.took and block.number >= past.block:
+            took, week = past.took, past.week
+            far = [block for block in fresh[:-matter] if block.number >= past.block]
+            for block in far:
+                if block.took:
                     took = self._took(took, block.number, block.took)
-            past, fresh = NO_CPU._replace(took=took), fresh[-matter:]
+            if self._params.usual:
+                week = week.seen([block[:2] for block in far])
+            past, fresh = NO_CPU._replace(took=took, week=week), fresh[-matter:]
         for block in fresh:
             past = self.seen(past, block)
         return past
@@ -197,9 +204,13 @@ class CpuNeeds:
                 most = Taken(cores, crowd, block - took.block)
         return most
 
-    def need(self, level: float, taken: Taken) -> float:
-        """What is enough for a level of usage, and for the users who are there."""
-        return max(level * (1 + self._params.margin), taken.cores, LEAST)
+    def usual(self, past: CpuPast) -> float:
+        """What is expected in the next block by what was used at this time of other days."""
+        return past.week.usual(past.block + 1) * self._params.usual if self._params.usual else 0.0
+
+    def need(self, level: float, taken: Taken, usual: float) -> float:
+        """What is enough for a level of usage, for the users who are there, and for the time of day."""
+        return max(level * (1 + self._params.margin), taken.cores, usual, LEAST)
 
     def reached(self, situation: Situation, size: float, limit: float | None) -> Reached | None:
         """Whether the newest sample has used up the size, or its container has been throttled at it.

@@ -79,6 +79,11 @@ class CpuParameters(Parameters):
         description="Age at which what so many users took counts half. Is read where the policy defines the signal "
         "`sessions`.",
     )
+    usual: Annotated[Ratio, bounded(0.0, 2.0)] = Field(
+        1.0,
+        description="What was used at this time of day on six of the last seven days is expected again, times this. "
+        "`0`: nothing is.",
+    )
     lowering: LoweringParameters = Field(LoweringParameters(), description="When the size is lowered.")
 
 

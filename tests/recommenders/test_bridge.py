@@ -470,7 +470,9 @@ def test_folding_at_once_in_pieces_or_one_by_one_is_the_same(seed: int) -> None:
 
 def _close(one: Folded, other: Folded) -> bool:
     def flat(value: Any) -> list[float]:
-        return [part for each in value for part in flat(each)] if isinstance(value, tuple) else [float(value)]
+        return (
+            [part for each in value for part in flat(each)] if isinstance(value, tuple | np.ndarray) else [float(value)]
+        )
 
     return flat(one) == pytest.approx(flat(other), rel=1e-9)
 
