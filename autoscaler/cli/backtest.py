@@ -302,12 +302,11 @@ def _verdict(results: list[Result], conditions: tuple[Condition, ...]) -> int:
         for condition in conditions:
             value = condition.value(mean)
             if value is None:
-                remedy = "it takes a trace with frame_time_ms, and --limit hard"
-                click.echo(f"failed: {result.label}: {condition.figure} is not known; {remedy}", err=True)
+                words = "is not known; it takes a trace with frame_time_ms, and --limit hard"
             elif condition.holds(mean):
-                click.echo(
-                    f"failed: {result.label}: {condition.figure} is {value:.4g}; --fail-if '{condition}'", err=True
-                )
-            if value is None or condition.holds(mean):
-                status = FAILED
+                words = f"is {value:.4g}; --fail-if '{condition}'"
+            else:
+                continue
+            click.echo(f"failed: {result.label}: {condition.figure} {words}", err=True)
+            status = FAILED
     return status

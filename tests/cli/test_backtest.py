@@ -124,6 +124,30 @@ def test_a_bound_that_is_passed_fails_it(usage: Path, capsys: Out) -> None:
     assert err == "failed: percentile: oom_per_day is 24; --fail-if 'oom_per_day > 0.4'\n"
 
 
+def test_a_figure_that_is_not_known_fails_it(usage: Path, capsys: Out) -> None:
+    arguments = ("--trace", usage, "--resource", "cpu", "--recommender", "percentile")
+    assert backtest(*arguments, "--fail-if", "late_frames_percent > 1") == 3
+    err = capsys.readouterr().err
+    assert err.startswith("failed: percentile: late_frames_percent is not known; it takes a trace with frame_time_ms")
+
+
+def test_late_frames_are_shown_where_a_trace_has_frames(tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "frames.csv"
+    rows = [f"{60 * at},{4 if at == 90 else 1},{20 if at % 2 else ''}" for at in range(120)]
+    rows[90] = f"{60 * 90},4,20"
+    path.write_text("timestamp_s,cpu_cores,frame_time_ms\n" + "\n".join(rows) + "\n")
+    arguments = ("--trace", path, "--resource", "cpu", "--recommender", "percentile:cpu.margin=10%", "--today", "cpu=2")
+    assert backtest(*arguments) == 0
+    head, row = capsys.readouterr().out.splitlines()[3:5]
+    assert head.split()[:5] == ["trace", "slack", "throttled", "unmet", "late"]
+    assert backtest(*arguments, "-o", "json") == 0
+    (one,) = document(capsys)["traces"]
+    # of the second hour 30 samples have a frame time, and so has the one in which twice or four times as much is wanted
+    assert one["late_frames_percent"] == pytest.approx(100 / 31)
+    assert row.split()[4] == "3.23%"
+    assert one["today"]["late_frames_percent"] == pytest.approx(100 / 31)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
