@@ -188,7 +188,7 @@ def _at(schema: Mapping[str, Any], path: Iterable[str | int]) -> Mapping[str, An
 def load_documents(content: bytes, source: str) -> list[Document]:
     """All documents of a file that are not empty. `source` names the file in messages. Raises `Refused`."""
     if len(content) > MAX_BYTES:
-        raise Refused([Fault(source, 0, "", f"is larger than {MAX_BYTES // 1024} KiB; split it into several files")])
+        raise Refused([Fault(source, 0, "", f"is larger than {MAX_BYTES // 1024} KiB; leave out what is not needed")])
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

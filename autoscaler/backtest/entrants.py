@@ -22,13 +22,13 @@ RECOMMENDER, PARAMETERS = "--recommender", "--parameters"
 class Entrant:
     """A recommender by name, with parameters as a policy has them. Plain data, so that other processes can have it.
 
-    `flag`: by which the parameters were given.
+    `flag`: by which they were given.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
-    flag: str = PARAMETERS
+    flag: str = RECOMMENDER
 
     def recommender(self, catalog: Catalog) -> Recommender[Any]:
         """The recommender itself. Raises `Refused`."""
@@ -76,12 +76,13 @@ def policies_of(path: Path, catalog: Catalog) -> tuple[PolicyFile, ...]:
 def parse_entrant(text: str, parameters: str = "") -> Entrant:
     """`bridge`, or `percentile:cpu.target=p95,cpu.margin=15%`; `parameters`: more of them. Raises `Refused`."""
     name, colon, behind = text.partition(":")
-    flag = PARAMETERS if parameters else RECOMMENDER
-    given = parse_parameters(",".join(part for part in (behind, parameters) if part), flag)
+    both = {RECOMMENDER: behind, PARAMETERS: parameters}
+    flag = " and ".join(each for each, part in both.items() if part) or RECOMMENDER
+    given = parse_parameters(",".join(filter(None, both.values())), flag)
     return Entrant(name, given, f"{name}:{parameters}" if parameters and not colon else text, flag)
 
 
-def parse_parameters(text: str, flag: str = PARAMETERS) -> dict[str, Any]:
+def parse_parameters(text: str, flag: str) -> dict[str, Any]:
     """`cpu.target=p95,cpu.margin=15%` as nested keys; a value is read as in a policy. Raises `Refused`."""
     found: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):

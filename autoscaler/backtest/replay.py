@@ -50,7 +50,8 @@ _TOLD_EVERY = 500
 class Replay:
     """What was in force and what was wanted at each step, and why nothing was changed, by reason and in turns.
 
-    `first_hold`: the words of the first hold of each reason. `deferred`, `infeasible`: asks that a kubelet answered so.
+    `first_hold`: the words of the first hold of each reason. `decisions`: how many were made, in turns and between
+    them. `deferred`, `infeasible`: asks that a kubelet answered so.
     `migrations`: evictions.
     """
 
@@ -61,6 +62,7 @@ class Replay:
     deferred: int = 0
     infeasible: int = 0
     migrations: int = 0
+    decisions: int = 0
 
 
 def neutral(recommender: Recommender[Any], demand: Demand) -> Policy:
@@ -97,7 +99,7 @@ def replay(
     journal = _Holds(progress)
     loop = Loop(playback, playback, playback, journal, lambda: config, aside=_at_once)
     asyncio.run(loop.run())
-    return Replay(playback.limit, playback.wanted, dict(journal.held), journal.first)
+    return Replay(playback.limit, playback.wanted, dict(journal.held), journal.first, decisions=journal.decisions)
 
 
 def replay_policy(
@@ -130,6 +132,7 @@ def replay_policy(
             len(journal.pending[Phase.DEFERRED]),
             len(journal.pending[Phase.INFEASIBLE]),
             journal.migrations,
+            journal.decisions,
         )
         for resource in demands
     }
@@ -150,12 +153,13 @@ class _Holds:
         self.held: Counter[Reason] = Counter()
         self.first: dict[Reason, str] = {}
         self.pending: defaultdict[Phase, set[tuple[str, int]]] = defaultdict(set)
-        self.migrations = 0
+        self.migrations = self.decisions = 0
         self._progress = progress
         self._turns = 0
 
     def record(self, turn: Turn) -> None:
         if turn.plan is not None:
+            self.decisions += len(turn.plan.decisions)
             for decision in turn.plan.decisions:
                 if decision.action is None:
                     self.held[decision.reason] += 1

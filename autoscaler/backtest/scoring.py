@@ -105,7 +105,8 @@ def _late(frames_ms: Values, wanted: Values, given: Values) -> float | None:
     if not drawn.any():
         return None
     at_best = frames_ms[drawn]
-    late = (at_best <= _LATE_MS) & (at_best * np.fmax(1, wanted[drawn] / given[drawn]) > _LATE_MS)
+    short = lacking(wanted[drawn], given[drawn], kills=False)
+    late = short & (at_best <= _LATE_MS) & (at_best * np.fmax(1, wanted[drawn] / given[drawn]) > _LATE_MS)
     return _percent(int(late.sum()), len(late))
 
 

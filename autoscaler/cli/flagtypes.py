@@ -42,7 +42,11 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(str(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
+        try:
+            there = path.parent.is_dir()
+        except OSError:  # a name that is too long, a folder that may not be looked at
+            there = False
+        if not there:
             self.fail(f"there is no folder {path.parent} for {path.name}; create it", param, ctx)
         return path
 

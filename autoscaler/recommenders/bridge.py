@@ -61,6 +61,8 @@ class Bridge(Recommender[Folded]):
         self._memory = MemoryNeeds(params.memory)
         self._min_s = int(params.min_history.total_seconds())
         self._margin_because = f"margin {params.cpu.margin:.0%}"
+        share = "" if params.cpu.usual == 1 else f"{params.cpu.usual:.0%} of what was "
+        self._usual_because = f"{share}used about this time of day on {MOST_DAYS} of the last {DAYS} days"
         self._level_because = f"highest of {format_duration(params.cpu.window)}"
 
     @property
@@ -123,8 +125,7 @@ class Bridge(Recommender[Folded]):
             trail.append(Step(_CPU, "sessions", amount(_CPU, need), amount(_CPU, taken.cores), because))
             need, expected = taken.cores, True
         if (usual := self._cpu.usual(past)) > need:
-            because = f"used at this time of day on {MOST_DAYS} of the last {DAYS} days"
-            trail.append(Step(_CPU, "usual", amount(_CPU, need), amount(_CPU, usual), because))
+            trail.append(Step(_CPU, "usual", amount(_CPU, need), amount(_CPU, usual), self._usual_because))
             need, expected = usual, True
         size, limit = _in_force(situation, _CPU)
         if size is None:

@@ -167,10 +167,12 @@ class CpuNeeds:
         return CpuPast(block, peak, throttled, before, needs, took, crowd, block, week)
 
     def all_seen(self, past: CpuPast, fresh: Sequence[Block]) -> CpuPast:
-        """The past with many blocks, ascending in time."""
+        """The past with many blocks, ascending in time. Older ones than the running one are ignored."""
+        if len(fresh) > 1:
+            fresh = [block for block in fresh if block.number >= past.block]
         if len(fresh) > (matter := REMEMBERED + self._window + 1):
             took, week = past.took, past.week
-            far = [block for block in fresh[:-matter] if block.number >= past.block]
+            far = fresh[:-matter]
             for block in far:
                 if block.took:
                     took = self._took(took, block.number, block.took)
@@ -205,8 +207,9 @@ class CpuNeeds:
         return most
 
     def usual(self, past: CpuPast) -> float:
-        """What is expected in the next block by what was used at this time of other days."""
-        return past.week.usual(past.block + 1) * self._params.usual if self._params.usual else 0.0
+        """What is expected in this block and the next one, by what was used at that time of other days."""
+        factor, week, block = self._params.usual, past.week, past.block
+        return max(week.usual(block), week.usual(block + 1)) * factor if factor else 0.0
 
     def need(self, level: float, taken: Taken, usual: float) -> float:
         """What is enough for a level of usage, for the users who are there, and for the time of day."""

@@ -14,6 +14,7 @@ from pydantic import Field
 from autoscaler.recommenders.blocks import BLOCK_S
 from autoscaler.recommenders.lowering import REMEMBERED
 from autoscaler.recommenders.parameters import Duration, Parameters, Ratio, bounded
+from autoscaler.recommenders.week import DAYS
 
 Window = Annotated[Duration, bounded(timedelta(seconds=BLOCK_S), timedelta(hours=6))]
 HalfLife = Annotated[Duration, bounded(timedelta(minutes=10), timedelta(days=365))]
@@ -167,4 +168,5 @@ class BridgeParameters(Parameters):
         return self.min_history
 
     def remembers(self) -> timedelta:
-        return 2 * self.memory.rise_half_life
+        week = timedelta(days=DAYS + 1) if self.cpu.usual else timedelta(0)
+        return max(2 * self.memory.rise_half_life, week)

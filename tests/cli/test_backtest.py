@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,7 @@ def test_late_frames_are_shown_where_a_trace_has_frames(tmp_path: Path, capsys: 
         (("--recommender", "percentile", "--parameters", "cpu.margn=1%"), "--parameters: cpu.margn: unknown key"),
         (("--recommender", "bridge", "--recommender", "bridge"), "bridge is given twice"),
         (("--html", "/no/page.html"), "there is no folder /no for page.html; create it"),
+        (("--html", f"/{'a' * 300}/page.html"), "for page.html; create it"),
         (("--fail-if", "late_frames_percent > 1"), "late_frames_percent says nothing of memory"),
         (("--recommender", "percentile:cpu"), "--recommender: 'cpu' is no parameter; write key=value"),
         (("--recommender", "percentile:cpu.margin=1%,cpu.margin=2%"), "cpu.margin: is given twice"),
@@ -195,6 +197,22 @@ def test_several_processes_find_the_same(usage: Path, capsys: Out) -> None:
     alone = document(capsys)
     assert cli.main(["backtest", *arguments, "--jobs=2"]) == 0
     assert document(capsys) == alone
+
+
+def test_what_held_sizes_back_is_a_share_of_the_decisions(usage: Path, capsys: Out, tmp_path: Path) -> None:
+    """Of which there are none in the first hour, and more than one for each sample."""
+    policy = write_policy(tmp_path)
+    arguments = ("--trace", usage, "--resource", "memory", "--policy", policy, "--interval", "15s")
+    assert backtest(*arguments) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Held back: "))
+    shares = {reason: int(share) for reason, share in re.findall(r"(\w+) in (\d+)%", line)}
+    assert backtest(*arguments, "-o", "json") == 0
+    (one,) = document(capsys)["traces"]
+    decisions = sum(one["held"].values()) + one["resizes"]
+    for reason, count in one["held"].items():
+        if reason != "AtTarget" and count > 0.06 * decisions:
+            assert shares[reason] == pytest.approx(100 * count / decisions, abs=1)
+    assert shares
 
 
 def test_a_whole_policy_beside_a_recommender(usage: Path, capsys: Out, tmp_path: Path) -> None:

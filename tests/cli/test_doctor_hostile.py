@@ -36,7 +36,11 @@ async def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Mo
         (403, b"no", "set prometheus.auth"),
         (429, b"slow down; run this", "see the log of that server, and whether it is overloaded"),
         (500, b"boom; run this", "see the log of that server, and whether it is overloaded"),
-        (404, b"no", "leave the path out of --prometheus-url, or give the server's prefix, such as /prometheus"),
+        (
+            404,
+            b"no",
+            "check --prometheus-url: another server, or a path that is too much, or missing, such as /prometheus",
+        ),
         (400, b"Client sent an HTTP request to an HTTPS server.", "write https:// in --prometheus-url"),
         (200, b"<html>", "check --prometheus-url"),
     ],

@@ -1,9 +1,9 @@
 """Runs the stories on real kubelets: `python -m tests.kubelet [--hold | --image FILE | pytest arguments]`.
 
 With E2E_KUBECONFIG in a cluster of that kubeconfig, else on two emulated nodes, for which it enters a network namespace
-of its own. There a story that fails is told once more, which the summary shows as RERUN. With --hold it starts those
-nodes, says how to use them, and keeps them until it is interrupted. With --image it writes the image of the test bridge
-as an archive, for a cluster's nodes to load.
+of its own. There, if all of them are told, a story that fails is told once more, which the summary shows as RERUN. With
+--hold it starts those nodes, says how to use them, and keeps them until it is interrupted. With --image it writes the
+image of the test bridge as an archive, for a cluster's nodes to load.
 """
 
 from __future__ import annotations

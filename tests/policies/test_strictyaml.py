@@ -59,7 +59,7 @@ def test_several_documents_keep_their_lines_and_empty_ones_are_left_out() -> Non
         (b"a: 1e999\n", "f.yaml:1: a: is out of range"),
         (b"a: " + b"9" * 41, "f.yaml:1: a: is out of range"),
         (b"a: " + b"x" * 20000, "f.yaml:1: a: is longer than 16384 characters"),
-        (b"#" * (MAX_BYTES + 1), "f.yaml: is larger than 256 KiB; split it into several files"),
+        (b"#" * (MAX_BYTES + 1), "f.yaml: is larger than 256 KiB; leave out what is not needed"),
     ],
 )
 def test_refused(content: bytes, expected: str) -> None:

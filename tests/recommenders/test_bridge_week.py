@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from autoscaler.core.model import Resource
 from autoscaler.recommenders.bridge import Bridge
-from autoscaler.recommenders.bridge_parameters import BridgeParameters, CpuParameters
+from autoscaler.recommenders.bridge_cpu import NO_CPU, Block, CpuNeeds
+from autoscaler.recommenders.bridge_parameters import BridgeParameters, CpuParameters, MemoryParameters
 from autoscaler.recommenders.week import Week
 from tests.recommenders.test_bridge import T0, asked, minutes, size, steps
 
@@ -57,22 +59,39 @@ def test_it_is_held_as_long_as_it_is_usual() -> None:
     assert asked(past, size(cores=2.0)).cpu == pytest.approx(2.0)
 
 
+def test_blocks_that_are_older_than_the_newest_take_nothing_away() -> None:
+    needs = CpuNeeds(CpuParameters())
+    blocks = [Block(number, 1.0 + number % 7) for number in range(3000)]
+    past = needs.all_seen(NO_CPU, blocks)
+    again = needs.all_seen(past, [*blocks[1000:], Block(3000, 2.0)])
+    one_more = needs.seen(past, Block(3000, 2.0))
+    assert again[:5] == one_more[:5]
+    assert np.array_equal(again.week.peaks, one_more.week.peaks)
+
+
+def test_a_controller_that_restarts_needs_the_week() -> None:
+    short = MemoryParameters(rise_half_life=timedelta(hours=6))
+    assert BridgeParameters(memory=short).remembers() == timedelta(days=8)
+    assert BridgeParameters(memory=short, cpu=CpuParameters(usual=0)).remembers() == timedelta(hours=12)
+
+
 def test_a_share_of_it_or_nothing() -> None:
     past = minutes(cpu=[*days(*[True] * 7), *[0.2] * (NINE - 2)])
     half = Bridge(BridgeParameters(cpu=CpuParameters(usual=0.5)))
-    assert asked(past, size(cores=0.5), bridge=half).cpu == pytest.approx(1.0)
+    target = asked(past, size(cores=0.5), bridge=half)
+    assert target.cpu == pytest.approx(1.0)
+    because = steps(target, Resource.CPU)["usual"].because
+    assert because == "50% of what was used about this time of day on 6 of the last 7 days"
     none = Bridge(BridgeParameters(cpu=CpuParameters(usual=0)))
     assert "usual" not in steps(asked(past, size(cores=0.5), bridge=none), Resource.CPU)
     state = none.fold(none.start(), past, 60)
     assert not len(state.cpu.week.peaks)
 
 
+# of two slots of the day, so that most days have them
 BLOCKS = st.lists(
-    st.tuples(st.integers(0, 12 * OF_A_DAY), st.integers(0, 5).map(float)),
-    min_size=1,
-    max_size=60,
-    unique_by=lambda b: b[0],
-).map(sorted)
+    st.tuples(st.integers(0, 12), st.integers(0, 5), st.integers(1, 5).map(float)), min_size=1, max_size=70
+).map(lambda drawn: sorted({day * OF_A_DAY + block: peak for day, block, peak in drawn}.items()))
 
 
 def usual(blocks: Sequence[tuple[int, float]], block: int) -> float:
@@ -94,6 +113,7 @@ def test_slots_are_those_of_the_rule_and_do_not_depend_on_how_they_came(
     for block in blocks:
         one_by_one = one_by_one.seen((block,))
     newest = blocks[-1][0]
+    event("something is usual" if usual(blocks, newest) else "nothing is")
     for other in (in_parts, one_by_one):
         assert other.slot == at_once.slot
         assert np.array_equal(other.peaks, at_once.peaks)
@@ -110,4 +130,5 @@ def test_every_slot_of_two_weeks_with_holes() -> None:
     for index, block in enumerate(blocks):
         week = week.seen((block,))
         if index % 97 == 0:
-            assert week.usual(block[0]) == usual(blocks[: index + 1], block[0])
+            for number in (block[0], block[0] + 1):
+                assert week.usual(number) == usual(blocks[: index + 1], number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -205,6 +206,7 @@ def _explained(server: str, source: str, patience: str) -> Iterator[None]:
 
 def _short(error: BaseException) -> str:
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
-    if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno and cause.errno > 0:
+    has_own_words = isinstance(cause, ssl.SSLError | socket.gaierror)
+    if isinstance(cause, OSError) and not has_own_words and cause.errno:
         return os.strerror(cause.errno)  # asyncio has put the address into the error's own words
     return (getattr(cause, "strerror", None) or str(cause) or type(cause).__name__)[:300]

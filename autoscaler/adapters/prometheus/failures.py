@@ -34,7 +34,7 @@ def no_answer(error: Exception, tls: Tls, timeout_s: float, *, url_setting: str 
     chain = list(_chain(error))
     if any(isinstance(cause, ssl.SSLEOFError | ConnectionResetError) for cause in chain) and _over_tls(error):
         # a refusal of the client's certificate can be lost with the connection
-        text = f"ended the connection without a word: it may be that it {_client_refused('', tls)}"
+        text = f"ended the connection without a word: it may be that it {_client_refused('', tls)}, or see its log"
         return MetricsError(None, "connection", text)
     for cause in chain:
         if isinstance(cause, ssl.SSLError):
@@ -132,8 +132,8 @@ def not_prometheus(response: requests.Response, body: bytes, access: Access, sho
     elif status == 400 and b"SSL certificate" in body:  # nginx
         kind, text = "tls", _client_refused("HTTP 400", access.tls)
     elif status == 404:
-        text = "has no query API (HTTP 404); leave the path out of --prometheus-url, or give the server's"
-        text += " prefix, such as /prometheus"
+        text = "has no query API (HTTP 404); check --prometheus-url: another server, or a path that is too much, or"
+        text += " missing, such as /prometheus"
     elif status in (429, 500, 502, 503, 504):
         text = f"fails with HTTP {status}: {said or shown(response.reason or '', _EXCERPT) or 'no explanation'}"
     elif html:

@@ -15,7 +15,7 @@ from autoscaler.core.reasons import Reason
 from autoscaler.core.units import Bytes, format_memory
 
 _GIB = float(1 << 30)
-_OFTEN = 0.05  # of the turns, from which on it is said what held a size
+_OFTEN = 0.05  # of the decisions, from which on it is said what held a size
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +211,11 @@ def _saved(result: Result) -> str:
 
 def _held_back(result: Result) -> str:
     """What else than a size that fits kept sizes as they were for a good part of the time."""
-    turns = sum(one.demand.turns for one in result.outcomes)
+    decisions = sum(one.replay.decisions for one in result.outcomes)
     held = sum((Counter(one.held) for one in result.outcomes), Counter[Reason]())
     often = [(reason, count) for reason, count in held.most_common() if reason is not Reason.AT_TARGET]
-    words = [f"{reason} in {count / turns:.0%}" for reason, count in often if count >= _OFTEN * turns]
-    return f"Held back: {', '.join(words)} of the turns (docs/reasons.md)." if words else ""
+    words = [f"{reason} in {count / decisions:.0%}" for reason, count in often if count >= _OFTEN * decisions]
+    return f"Held back: {', '.join(words)} of the decisions (docs/reasons.md)." if words else ""
 
 
 def _size(size: float, replayed: Replayed) -> str:

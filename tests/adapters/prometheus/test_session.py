@@ -115,7 +115,7 @@ async def test_only_warnings_about_missing_data_are_kept() -> None:
         (lambda: web.Response(status=302, headers={"Location": "http://[::bad"}), 302, "empty", "another page"),
         (lambda: web.Response(status=401, text="no org id"), 401, "not_json", "refuses access (HTTP 401)"),
         (lambda: refusal(403, "forbidden", "no"), 403, "not_json", "refuses access (HTTP 403)"),
-        (lambda: web.Response(status=404, text="404 page not found"), 404, "not_json", "leave the path out"),
+        (lambda: web.Response(status=404, text="404 page not found"), 404, "not_json", "another server, or a path"),
         (lambda: web.Response(status=500, text="boom"), 500, "not_json", "fails with HTTP 500: boom"),
         (lambda: web.Response(status=502, text=HTML, content_type="text/html"), 502, "html", "HTTP 502: an HTML page"),
         (lambda: web.Response(text="nonsense"), 200, "not_json", "not Prometheus' JSON (HTTP 200): 'nonsense'"),
