@@ -9,8 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Those that share a control plane or a Prometheus stay in one process, and mostly wait.
-SIDE_BY_SIDE := -n 3 --dist=loadgroup -m 'not kubelet'
+# Each process has a control plane and a Prometheus of its own, and mostly waits.
+SIDE_BY_SIDE := -n 3 --maxschedchunk=1 -m 'not kubelet and not last'
+RIGHTS := .cache/rights
 
 # $(call step,TITLE,COMMAND): the title, then how long it took, or the end of its output if it failed.
 define step
@@ -27,7 +28,9 @@ demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster
 	@$(BIN)/bridge-autoscaler demo || [ $$? = 130 ] # Ctrl-C is an end that it offers
 
 test: $(VENV)/.dev binaries lint bridge browser ## run every test, the real control plane and the real Prometheus included (needs Go)
-	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+	@rm -rf $(RIGHTS)
+	@BRIDGE_AUTOSCALER_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+	@BRIDGE_AUTOSCALER_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q -m last tests/test_least_privilege.py
 
 coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches none of them takes; slower (needs Go)
 	@rm -f .coverage .coverage.*

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.rig import rights
 from tests.rig.prometheus_server import PrometheusServer
 from tests.rig.rig import Rig
 
@@ -19,21 +20,14 @@ settings.load_profile("repeatable")
 _SHARED = "BRIDGE_AUTOSCALER_SHARED"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the rig, so that `make check` can leave it out, and of many processes one takes all of it; and
-    put what looks back on all others last."""
+    """Mark what needs the rig or real kubelets, so that it can be left out."""
     for item in items:
         needs = set(getattr(item, "fixturenames", ()))
-        for server in ("rig", "prometheus"):
-            if server in needs:
-                item.add_marker(pytest.mark.rig)
-                second = " 2" if item.get_closest_marker("second_rig") is not None else ""
-                item.add_marker(pytest.mark.xdist_group(server + second))
-                break
+        if needs & {"rig", "prometheus"}:
+            item.add_marker(pytest.mark.rig)
         if "house" in needs:
             item.add_marker(pytest.mark.kubelet)
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +41,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         for name in ("node-a", "node-b", "node-c"):
             running.agent.add_node(name)
         yield running
+        rights.keep(running)
 
 
 @pytest.fixture(scope="session")

@@ -1,31 +1,19 @@
 """What the roles under rbac/ grant is what the controller uses, no more and no less.
 
-Read off the API server's audit log after the whole rig suite; conftest.py runs this file last.
+Read off the audit logs of all rigs, once all tests have run: `make test` runs what is marked `last` by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 
-from tests.rig.control_plane import CONTROLLER
-from tests.rig.rig import ROOT, Rig
+from tests.rig.rights import FOLDER, Right, kept
 
-pytestmark = pytest.mark.last
-
-_ALL = ("rig", "not kubelet")  # with which all tests on the rig are run
-
-
-class Right(NamedTuple):
-    """One verb on one resource, as RBAC sees it."""
-
-    group: str
-    resource: str
-    verb: str
+ROOT = Path(__file__).parents[1]
 
 
 def granted(folder: Path) -> Iterator[Right]:
@@ -37,24 +25,14 @@ def granted(folder: Path) -> Iterator[Right]:
                     yield from (Right(group, resource, verb) for verb in rule["verbs"])
 
 
-def used(rig: Rig) -> set[Right]:
-    """What the controller's identity has been allowed to do."""
-    return {
-        Right(of.get("apiGroup", ""), "/".join(filter(None, (of["resource"], of.get("subresource")))), record["verb"])
-        for record in rig.audit()
-        if record["user"]["username"] == CONTROLLER
-        and (of := record.get("objectRef")) is not None
-        and record["responseStatus"]["code"] != 403
-    }
-
-
-def test_what_is_granted_is_what_is_used(rig: Rig, request: pytest.FixtureRequest) -> None:
-    config = request.config
-    if config.args != config.getini("testpaths") or config.option.keyword or config.option.markexpr not in _ALL:
-        pytest.skip("only after all tests on the rig: make test")
+@pytest.mark.last
+def test_what_is_granted_is_what_is_used() -> None:
+    used = kept()
+    if used is None:
+        pytest.skip(f"only after all tests on the rig, which keep what they use in {FOLDER}: make test")
     every = {right for folder in (ROOT / "rbac").iterdir() for right in granted(folder)}
     # the server grants these to everyone who has logged in
-    own = {right for right in used(rig) if right.group not in ("authorization.k8s.io", "authentication.k8s.io")}
+    own = {right for right in used if right.group not in ("authorization.k8s.io", "authentication.k8s.io")}
     assert own == every
 
 

@@ -18,7 +18,7 @@ from tests.rig.control_plane import CONTROLLER
 from tests.rig.rig import Rig, eventually
 from tests.rig.usage import Usage
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 NODE = "deadlines"
 AFTER_S = 20

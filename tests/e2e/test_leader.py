@@ -25,7 +25,7 @@ from tests.rig.control_plane import CONTROLLER
 from tests.rig.rig import Rig, eventually
 from tests.rig.usage import Usage
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 LEASE_S, RETRY_S = 15, 2
 POLICY = """\

@@ -22,7 +22,7 @@ from tests.rig.control_plane import CONTROLLER
 from tests.rig.rig import Rig
 from tests.rig.usage import Usage
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 GUARANTEED, RATIO, SIDECAR = "twin", "viewer", "studio"
 MIB = 1 << 20

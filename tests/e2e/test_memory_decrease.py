@@ -13,7 +13,7 @@ from tests.e2e.test_main_job import container, eventually, stateful_set
 from tests.rig.rig import Rig
 from tests.rig.usage import Usage
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 MIB = 1 << 20
 POLICY = """\

@@ -96,9 +96,14 @@ def vpa_api(rig: Rig) -> Iterator[None]:
 
 def item(rig: Rig, policies: Path) -> dict[str, Any]:
     """The plan for the only pod."""
-    document = plan(rig, policies)
-    assert document["problems"] == []
-    (found,) = document["items"]
+    documents: list[dict[str, Any]] = []
+
+    def whole() -> bool:
+        documents.append(plan(rig, policies))
+        return not documents[-1]["problems"]
+
+    eventually("everything that is read has been scraped", whole, 30)
+    (found,) = documents[-1]["items"]
     return dict(found)
 
 

@@ -12,7 +12,7 @@ from tests.proof.judge import EASED
 from tests.proof.table import Tally
 from tests.rig.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.rig, pytest.mark.second_rig]
+pytestmark = pytest.mark.rig
 
 CASES = 50
 
