@@ -29,8 +29,8 @@ demo: $(VENV)/.runtime ## watch it work on a simulated cluster; needs no cluster
 
 test: $(VENV)/.dev binaries lint bridge browser ## run every test, the real control plane and the real Prometheus included (needs Go)
 	@rm -rf $(RIGHTS)
-	@BRIDGE_AUTOSCALER_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
-	@BRIDGE_AUTOSCALER_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q -m last tests/test_least_privilege.py
+	@RIG_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+	@RIG_RIGHTS=$(RIGHTS) $(BIN)/python -m pytest -q -m last tests/test_least_privilege.py
 
 coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches none of them takes; slower (needs Go)
 	@rm -f .coverage .coverage.*

@@ -12,7 +12,7 @@ from uuid import uuid4
 from tests.rig.control_plane import CONTROLLER
 from tests.rig.rig import Rig
 
-FOLDER = "BRIDGE_AUTOSCALER_RIGHTS"
+FOLDER = "RIG_RIGHTS"  # not one of the product's, which refuses those of its prefix that it does not know
 """The variable that names the folder to keep them in; without it they are not kept."""
 
 
