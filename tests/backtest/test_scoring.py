@@ -42,7 +42,7 @@ def test_cpu_kills_nobody() -> None:
 
 def test_frames_that_are_late_for_lack_of_cpu_alone() -> None:
     nan = float("nan")
-    demand = np.array([9.0, 2.0, 2.0, 2.0, 1.0, 2.0, nan, 3.0])
+    demand = np.array([9.0, 2.0, 2.0, 2.0, 2.0, 2.0, nan, 3.0])
     limit = np.array([1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0])
     #          unscored, in time, late (40 ms), in time (32 ms), late anyway, no frame, no demand, in time
     frames = np.array([20.0, 30.0, 20.0, 16.0, 40.0, nan, 20.0, 33.0])

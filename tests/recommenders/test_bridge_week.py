@@ -120,6 +120,14 @@ def test_slots_are_those_of_the_rule_and_do_not_depend_on_how_they_came(
     assert at_once.usual(newest + later) == usual(blocks, newest + later)
 
 
+def test_a_state_that_is_folded_on_stays_as_it_was() -> None:
+    before = Week().seen([(OF_A_DAY * day, 1.0) for day in range(8)])
+    kept = before.peaks.copy()
+    for blocks in ([(OF_A_DAY * 7 + 1, 5.0)], [(OF_A_DAY * 9, 5.0)], [(OF_A_DAY * 9, 5.0), (OF_A_DAY * 9 + 3, 6.0)]):
+        before.seen(blocks)
+        assert np.array_equal(before.peaks, kept)
+
+
 def test_every_slot_of_two_weeks_with_holes() -> None:
     rng = np.random.default_rng(3)
     numbers = np.flatnonzero(rng.uniform(size=14 * OF_A_DAY) < 0.7) + T0 // 300
