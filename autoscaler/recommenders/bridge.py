@@ -19,7 +19,6 @@ from autoscaler.recommenders.blocks import BLOCK_S, seen
 from autoscaler.recommenders.bridge_cpu import (
     FRAME_TIME,
     NO_CPU,
-    NONE_TAKEN,
     SESSIONS,
     CpuNeeds,
     CpuPast,
@@ -114,7 +113,7 @@ class Bridge(Recommender[Folded]):
         if past.block < 0:
             return None, [Step(_CPU, "usage", None, None, "no sample yet")]
         level, taken = self._cpu.level(past), self._cpu.taken(past)
-        need = self._cpu.need(level, NONE_TAKEN, 0.0)
+        need = self._cpu.need(level)
         asked = amount(_CPU, level)
         trail = [Step(_CPU, "usage", None, asked, self._level_because)]
         trail.append(Step(_CPU, "margin", asked, amount(_CPU, need), self._margin_because))

@@ -156,7 +156,7 @@ class CpuNeeds:
         elif past.block >= 0:
             before = (*before, (past.block, past.peak))[-self._window :]
             if not past.throttled:
-                needs = (*needs, self.need(self.level(past), self.taken(past), self.usual(past)))[-REMEMBERED:]
+                needs = (*needs, self.need(self.level(past), self.taken(past).cores, self.usual(past)))[-REMEMBERED:]
         if throttled:
             needs = ()
         if fresh_took:
@@ -211,9 +211,9 @@ class CpuNeeds:
         factor, week, block = self._params.usual, past.week, past.block
         return max(week.usual(block), week.usual(block + 1)) * factor if factor else 0.0
 
-    def need(self, level: float, taken: Taken, usual: float) -> float:
-        """What is enough for a level of usage, for the users who are there, and for the time of day."""
-        return max(level * (1 + self._params.margin), taken.cores, usual, LEAST)
+    def need(self, level: float, *expected: float) -> float:
+        """What is enough for a level of usage, and for what is expected besides."""
+        return max(level * (1 + self._params.margin), LEAST, *expected)
 
     def reached(self, situation: Situation, size: float, limit: float | None) -> Reached | None:
         """Whether the newest sample has used up the size, or its container has been throttled at it.

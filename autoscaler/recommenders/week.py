@@ -35,7 +35,7 @@ class Week(NamedTuple):
         if not blocks:
             return self
         newest = blocks[-1][0] // _BLOCKS
-        if len(blocks) == 1:
+        if len(blocks) == 1:  # what a turn has to fold
             place, peak = newest % _KEPT, blocks[0][1]
             if newest == self.slot and peak <= self.peaks[place]:
                 return self
