@@ -196,9 +196,8 @@ def test_a_pod_that_comes_back_to_the_full_node_is_not_evicted_again_before_its_
 
     def back() -> bool:
         on = [one["spec"]["nodeName"] for one in stage.ready("sim")]
-        if on == [
-            other
-        ]:  # the scheduler went on before it had seen the cordon, which is another watch than that of pods
+        if on == [other]:
+            # the scheduler went on before it had seen the cordon, which is another watch than that of pods
             stage.rig.kubectl("delete", "pod", "sim-0", f"--namespace={stage.namespace}")
         return on == [full]
 

@@ -14,7 +14,7 @@ import yaml
 from autoscaler.core.units import parse_cpu
 from tests.e2e.cli import environment
 from tests.kubelet import pods
-from tests.kubelet.cluster import Cluster, Json, condition, eventually
+from tests.kubelet.cluster import Cluster, Json, condition
 from tests.kubelet.controller import Controller, command
 from tests.kubelet.pods import Bridge, Lookout, Users
 from tests.rig.prometheus_server import PrometheusServer
@@ -123,20 +123,6 @@ class Stage:
         assert done.returncode in (0, 2), done.stderr
         items: list[Json] = json.loads(done.stdout)["items"]
         return next(item for item in items if item["pod"] == pod)
-
-    def plan_that_says(self, reason: str, pod: str) -> Json:
-        """What `plan` says of a pod, once it gives this reason. Of a container that has just started a process that has
-        just started may know less than the controller: how often it is scraped is read off its first samples."""
-        said: list[Json] = []
-
-        def says() -> Json | None:
-            said.append(self.plan(pod))
-            return said[-1] if said[-1]["reason"] == reason else None
-
-        try:
-            return eventually(f"a plan says {reason}", says, 60)
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it says {said[-1]}") from None
 
 
 def _requested_cpu(pod: Json) -> int:
