@@ -37,7 +37,7 @@ coverage: $(VENV)/.dev binaries browser ## the same tests, and which branches no
 	@$(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report=
 	@echo "branch coverage: $$($(BIN)/coverage report --format=total) % (gaps: $(BIN)/coverage report -m)"
 
-check: $(VENV)/.dev lint ## lint, types and the fast tests, in less than a minute
+check: $(VENV)/.dev lint ## lint, types and the fast tests, in a minute or two
 	@$(BIN)/python -m pytest -q -n 2 -m 'not rig and not kubelet and not browser and not slow'
 
 lint: $(VENV)/.dev
@@ -57,7 +57,7 @@ binaries: $(VENV)/.dev
 rig: $(VENV)/.dev binaries ## start a control plane, a Prometheus and sample bridges for trying things by hand (needs Go)
 	@$(BIN)/python -m tests.rig
 
-e2e: $(VENV)/.dev ## tell the stories on real kubelets: two emulated nodes, or the cluster of E2E_KUBECONFIG (needs Go, and Debian)
+e2e: $(VENV)/.dev ## tell the stories on real kubelets: two emulated nodes, or the cluster of E2E_KUBECONFIG (needs Go, and Debian or that cluster)
 	@$(BIN)/python -m tests.kubelet
 
 proof: $(VENV)/.dev binaries ## hold the landing proof against the real scheduler in 500 clusters; takes six minutes (needs Go)
