@@ -43,7 +43,8 @@ def keep(rig: Rig) -> None:
 
 
 def kept() -> AbstractSet[Right] | None:
-    """What all rigs have used; None if it was not kept."""
+    """What all rigs have used; None if it was not to be kept."""
     folder = os.environ.get(FOLDER)
-    files = [] if folder is None else list(Path(folder).glob("*.json"))
-    return {Right(*right) for file in files for right in json.loads(file.read_text())} if files else None
+    if not folder:
+        return None
+    return {Right(*right) for file in Path(folder).glob("*.json") for right in json.loads(file.read_text())}
